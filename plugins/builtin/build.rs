@@ -4,17 +4,45 @@ use plugin_build::{What, components};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-const PLUGINS: [&str; 6] =
-    ["plugin-http", "plugin-mapping", "plugin-pbs", "plugin-pmg", "plugin-proactive-deps", "plugin-pve"];
+const PLUGINS: [&str; 17] = [
+    "plugin-alertmanager",
+    "plugin-discord",
+    "plugin-gotify",
+    "plugin-http",
+    "plugin-mapping",
+    "plugin-matrix",
+    "plugin-ntfy",
+    "plugin-pagerduty",
+    "plugin-pbs",
+    "plugin-pmg",
+    "plugin-proactive-deps",
+    "plugin-pushover",
+    "plugin-pve",
+    "plugin-slack",
+    "plugin-teams",
+    "plugin-telegram",
+    "plugin-webhook",
+];
 /// The source folders of the plugins and of their shared code.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 18] = [
+    "plugins/alertmanager",
+    "plugins/discord",
+    "plugins/gotify",
     "plugins/http",
     "plugins/mapping",
+    "plugins/matrix",
+    "plugins/ntfy",
+    "plugins/pagerduty",
     "plugins/pbs",
     "plugins/pmg",
     "plugins/proactive-deps",
     "plugins/proxmox",
+    "plugins/pushover",
     "plugins/pve",
+    "plugins/slack",
+    "plugins/teams",
+    "plugins/telegram",
+    "plugins/webhook",
 ];
 
 fn main() {

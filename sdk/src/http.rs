@@ -48,6 +48,12 @@ impl Request {
         headers.into_iter().fold(plain, |request, (name, value)| request.header(name, value))
     }
 
+    /// Creates a POST request with a JSON body. The host replaces `${secret.NAME}` in it.
+    pub fn post_json(path: impl Into<String>, body: &serde_json::Value) -> Self {
+        let plain = Self::new(Method::Post, path).header("content-type", "application/json");
+        plain.body(body.to_string(), BodyEncoding::Json)
+    }
+
     /// Adds a header. The host replaces `${secret.NAME}` and `${basic.NAME}` in the value.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {

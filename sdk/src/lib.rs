@@ -26,7 +26,9 @@
 //!
 //! A plugin that needs settings or several requests implements [`Poller`] and registers it with `register!(MyPoller)`.
 //!
-//! `register!` expands only for wasm32, so plugins can be tested natively with `cargo test`. [`testing`] answers their
+//! A plugin that sends notifications implements [`Notifier`] and registers it with [`register_notifier!`].
+//!
+//! Both expand only for wasm32, so plugins can be tested natively with `cargo test`. [`testing`] answers their
 //! requests from recorded exchanges.
 
 #![deny(unsafe_code)]
@@ -37,6 +39,7 @@ pub mod lenient;
 pub mod log;
 #[cfg(all(target_arch = "wasm32", feature = "allocator"))]
 mod memory;
+mod notifier;
 mod poller;
 mod report;
 #[cfg(not(target_family = "wasm"))]
@@ -55,9 +58,39 @@ pub mod testing;
 #[rustfmt::skip]
 pub mod bindings;
 
-pub use bindings::exports::polliwog::poller::poller::Descriptor;
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    rustdoc::all,
+    clippy::all,
+    clippy::too_many_lines,
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks
+)]
+#[rustfmt::skip]
+pub mod notifier_bindings;
+
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    rustdoc::all,
+    clippy::all,
+    clippy::too_many_lines,
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks
+)]
+#[rustfmt::skip]
+pub mod poller_bindings;
+
 pub use bindings::polliwog::poller::types::{
-    Dependency, Failure, Label, Member, PollError, Report, Sample, SampleKind, SecretSpec, Setup, Status, Target,
+    Dependency, Descriptor, Failure, Label, Member, PollError, Report, Sample, SampleKind, SecretSpec, Setup, Status,
+    Target,
+};
+pub use notifier::{ExportedNotifier, Message, Notifier, NotifierInfo};
+pub use notifier_bindings::exports::polliwog::poller::notifier::{
+    Alert, Channel, Event, Notification, NotifierDescriptor, SendError,
 };
 pub use poller::{Exported, Info, NoSettings, Poller, json};
 pub use {schemars, serde, serde_json};
@@ -70,6 +103,17 @@ pub mod prelude {
     pub use serde::Deserialize;
 }
 
+/// The items that most plugins for notifications need.
+pub mod notifier_prelude {
+    pub use crate::{
+        Alert, Channel, Event, Label, Message, Notification, Notifier, NotifierInfo, SecretSpec, SendError, Status,
+    };
+    pub use crate::{http, log};
+    pub use schemars::JsonSchema;
+    pub use serde::Deserialize;
+    pub use serde_json::{self, Value, json};
+}
+
 /// Exports a [`Poller`], or a function from a body to a report, as a component.
 #[macro_export]
 macro_rules! register {
@@ -77,7 +121,7 @@ macro_rules! register {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = $crate::Exported<$poller>;
-    $crate::bindings::export_plugin!(Export with_types_in $crate::bindings);
+    $crate::poller_bindings::export_poller!(Export with_types_in $crate::poller_bindings);
         };
     };
     (kind: $kind:expr, title: $title:expr, summary: $summary:expr, parse: $parse:path $(,)?) => {
@@ -100,5 +144,17 @@ macro_rules! register {
         }
 
         $crate::register!(Plugin);
+    };
+}
+
+/// Exports a [`Notifier`] as a component.
+#[macro_export]
+macro_rules! register_notifier {
+    ($notifier:ident) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $crate::ExportedNotifier<$notifier>;
+    $crate::notifier_bindings::export_notifier!(Export with_types_in $crate::notifier_bindings);
+        };
     };
 }

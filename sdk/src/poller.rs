@@ -1,6 +1,6 @@
 //! The trait of a plugin.
 
-use crate::bindings::exports::polliwog::poller::poller::Guest;
+use crate::poller_bindings::exports::polliwog::poller::poller::Guest;
 use crate::{Descriptor, Member, PollError, Report, SecretSpec, Setup, Target};
 use schemars::JsonSchema;
 use serde::Deserialize;

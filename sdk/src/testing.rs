@@ -27,9 +27,13 @@
 //! `subject`, `issuer`, `notBefore`, `notAfter`; the last two in milliseconds since the Unix epoch). Each exchange
 //! answers once. The last exchange with a URL answers repeatedly.
 
-use crate::bindings::exports::polliwog::poller::poller::Guest;
 use crate::bindings::polliwog::poller::http as contract;
-use crate::{Descriptor, Exported, Label, PollError, Poller, Report, Target};
+use crate::notifier_bindings::exports::polliwog::poller::notifier::Guest as NotifierGuest;
+use crate::poller_bindings::exports::polliwog::poller::poller::Guest;
+use crate::{
+    Alert, Channel, Descriptor, Event, Exported, ExportedNotifier, Label, Notification, Notifier, PollError, Poller,
+    Report, SendError, Status, Target,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::{CaptureSource, Header, HttpError, HttpErrorClass, Method, Timing, TlsInfo};
@@ -300,6 +304,56 @@ pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, P
     result
 }
 
+/// Sends one notification. The requests are answered from a recording.
+pub fn send<N: Notifier>(recording: Recording, channel: Channel, notification: Notification) -> Result<(), SendError> {
+    let replay = Replay { recording, base: channel.url.clone(), secrets: channel.secrets.clone() };
+    REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
+    let result = <ExportedNotifier<N> as NotifierGuest>::send(channel, notification);
+    REPLAY.with(|slot| *slot.borrow_mut() = None);
+    result
+}
+
+/// Creates a channel without settings and secrets and with the URL `http://127.0.0.1:8080/`. Its time is 12 min after
+/// the start of the alerts of [`notification`].
+pub fn channel() -> Channel {
+    Channel {
+        name: "ops".to_owned(),
+        url: "http://127.0.0.1:8080/".to_owned(),
+        settings: "{}".to_owned(),
+        secrets: Vec::new(),
+        now: 1_784_578_620_000,
+        timeout_ms: 10_000,
+    }
+}
+
+/// Creates a notification of one alert for each of these events.
+pub fn notification(events: &[Event]) -> Notification {
+    let alert = |event: &Event| Alert {
+        fingerprint: "5f2a".to_owned(),
+        event: *event,
+        status: if *event == Event::Resolved { Status::Ok } else { Status::Critical },
+        class: "dependency".to_owned(),
+        target_id: Some("shop".to_owned()),
+        target_name: "Shop".to_owned(),
+        kind: "http".to_owned(),
+        dependency: Some("db".to_owned()),
+        title: "Database".to_owned(),
+        summary: if *event == Event::Resolved { "recovered after 12 min" } else { "connection refused" }.to_owned(),
+        since: 1_784_577_900_000,
+        resolved_at: (*event == Event::Resolved).then_some(1_784_578_620_000),
+        labels: vec![Label { name: "site".to_owned(), value: "zurich".to_owned() }],
+        link: Some("http://polliwog.lan/targets/shop".to_owned()),
+        suppresses: 2,
+    };
+    Notification {
+        id: "polliwog-7".to_owned(),
+        group: vec![Label { name: "target".to_owned(), value: "shop".to_owned() }],
+        alerts: events.iter().map(alert).collect(),
+        omitted: 0,
+        link: Some("http://polliwog.lan/alerts".to_owned()),
+    }
+}
+
 /// Returns the plugin's descriptor.
 pub fn describe<P: Poller>() -> Descriptor {
     Exported::<P>::describe()
@@ -321,7 +375,9 @@ thread_local! {
 }
 
 fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {
-    REPLAY.with(|slot| act(slot.borrow_mut().as_mut().expect("requests are made inside `testing::poll`")))
+    REPLAY.with(|slot| {
+        act(slot.borrow_mut().as_mut().expect("requests are made inside `testing::poll` or `testing::send`"))
+    })
 }
 
 pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, HttpError> {

@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 
 PATIENCE = 150
 PROGRAM, AXE = sys.argv[1:3]
-PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/alerts", "/graph", "/events", "/scheduler", "/plugins", "/settings", "/wall",
+PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/alerts", "/channels", "/graph", "/events", "/scheduler", "/plugins", "/settings", "/wall",
          "/targets/new", "/targets/new?kind=http", "/targets/new?kind=pve", "/scheduler/replay?range=1h", "/fleet", "/fleet?label=site&state=failed", "/status/public", "/status/nowhere",
          "/targets/nowhere"]
 CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]

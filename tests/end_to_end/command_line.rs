@@ -387,8 +387,28 @@ fn plugins_are_listed_and_inspected() {
         let refused = if plugin["refusal"].is_null() { "serves" } else { "refused" };
         writeln!(lines, "{} {source} {refused}", plugin["kind"].as_str().unwrap_or("-")).unwrap();
     }
-    let expected = "cached cached.wasm serves\nhttp built-in serves\nmapping built-in serves\npbs built-in serves\npmg built-in serves\nproactive-deps built-in serves\npve built-in serves\n\
-                    - folder.wasm refused\n- half.wasm refused\n- loop-1.wasm refused\n- loop-2.wasm refused\n";
+    let built_in = |kind: &str| format!("{kind} built-in serves\n");
+    let before = ["alertmanager"].map(built_in).concat();
+    let after = [
+        "discord",
+        "gotify",
+        "http",
+        "mapping",
+        "matrix",
+        "ntfy",
+        "pagerduty",
+        "pbs",
+        "pmg",
+        "proactive-deps",
+        "pushover",
+        "pve",
+        "slack",
+        "teams",
+        "telegram",
+        "webhook",
+    ];
+    let refused = "- folder.wasm refused\n- half.wasm refused\n- loop-1.wasm refused\n- loop-2.wasm refused\n";
+    let expected = format!("{before}cached cached.wasm serves\n{}{refused}", after.map(built_in).concat());
     assert_eq!(lines, expected);
 
     let file = plugins.join("cached.wasm");

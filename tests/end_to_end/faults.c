@@ -1,6 +1,6 @@
 /* Makes one in N writes, syncs and truncations of the database's files fail. The tests preload it into the host.
    FAULT_EVERY is N; the sequence of failures is deterministic. FAULT_KIND is "full" (ENOSPC), "broken" (EIO) or
-   "short" (half of the bytes are written). */
+   "short" (half of the bytes are written). With FAULT_WHILE, only while this file exists. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,8 +34,8 @@ static int is_database(int fd) {
 /* Whether this call fails: 0 if not, 1 with errno set, 2 for a short write. */
 static int fails(int fd) {
     int before = errno;
-    const char *every = getenv("FAULT_EVERY"), *kind = getenv("FAULT_KIND");
-    if (!every || !kind || !is_database(fd)) {
+    const char *every = getenv("FAULT_EVERY"), *kind = getenv("FAULT_KIND"), *during = getenv("FAULT_WHILE");
+    if (!every || !kind || (during && access(during, F_OK)) || !is_database(fd)) {
         errno = before;
         return 0;
     }

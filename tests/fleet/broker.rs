@@ -1,5 +1,6 @@
 //! A real nats-server that a test starts, kills, wipes and restores.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,8 +11,13 @@ pub(crate) struct Broker {
     port: u16,
     folder: PathBuf,
     more: String,
+    /// The process that holds the mount of a small disk in memory. Only it and the broker see that mount.
+    disk: Option<Child>,
     child: Option<Child>,
 }
+
+/// The size of a small disk in MiB. The records of a test fit.
+const SMALL_MIB: u32 = 24;
 
 /// The program that `NATS_SERVER` names, or `nats-server`.
 pub(crate) fn program() -> String {
@@ -26,12 +32,51 @@ impl Broker {
 
     /// Like [`Broker::start`], with further lines of configuration.
     pub(crate) fn start_with(folder: &Path, more: &str) -> Self {
+        Self::start_on_disk(folder, more, None)
+    }
+
+    /// Starts it with its store on a disk that [`Broker::fill`] fills.
+    pub(crate) fn start_on_small_disk(folder: &Path) -> Self {
+        let store = folder.join("jetstream");
+        std::fs::create_dir_all(&store).unwrap();
+        let script = "mount -t tmpfs -o size=\"$1\"m none \"$2\" && echo mounted && exec sleep infinity";
+        let mut command = Command::new("unshare");
+        command.args(["-Urm", "sh", "-c", script, "sh", &SMALL_MIB.to_string()]).arg(&store);
+        let mut disk = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(disk.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "mounted\n", "a file system cannot be mounted in a namespace here");
+        // By default, it would limit itself to three quarters of the free space.
+        Self::start_on_disk(folder, "jetstream { max_file_store: 10GB }", Some(disk))
+    }
+
+    fn start_on_disk(folder: &Path, more: &str, disk: Option<Child>) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let mut broker = Self { port, folder: folder.to_owned(), more: more.to_owned(), child: None };
+        let mut broker = Self { port, folder: folder.to_owned(), more: more.to_owned(), disk, child: None };
         broker.up();
         broker
+    }
+
+    /// The file that fills the small disk.
+    fn filler(&self) -> PathBuf {
+        let root = format!("/proc/{}/root", self.disk.as_ref().unwrap().id());
+        Path::new(&root).join(self.folder.join("jetstream/filler").strip_prefix("/").unwrap())
+    }
+
+    /// Fills the small disk until nothing more can be written.
+    pub(crate) fn fill(&self) {
+        let mut file = std::fs::File::create(self.filler()).unwrap();
+        // One byte at last, so that no part of a page is free.
+        for size in [1 << 16, 1] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+    }
+
+    /// Frees the space that [`Broker::fill`] took.
+    pub(crate) fn empty(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -58,7 +103,14 @@ impl Broker {
         );
         std::fs::write(&config, text).unwrap();
         let program = program();
-        let mut command = Command::new(&program);
+        let mut command = match &self.disk {
+            None => Command::new(&program),
+            Some(disk) => {
+                let mut command = Command::new("nsenter");
+                command.args(["-t", &disk.id().to_string(), "-U", "-m", "--preserve-credentials", &program]);
+                command
+            }
+        };
         command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn();
         self.child = Some(child.unwrap_or_else(|error| panic!("{program}: {error}; install nats-server")));
@@ -102,5 +154,9 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         self.down();
+        if let Some(mut disk) = self.disk.take() {
+            let _ = disk.kill();
+            let _ = disk.wait();
+        }
     }
 }

@@ -8,6 +8,7 @@ mod attack;
 #[allow(dead_code, reason = "the chaos needs more than these tests")]
 mod broker;
 mod cluster;
+mod faults;
 mod kept;
 mod leases;
 mod network;
@@ -93,12 +94,17 @@ impl Fleet {
     }
 
     fn agent_in(&self, folder: &str, device: &str, labels: &str, more: &str) -> Host {
+        self.agent_with(folder, device, labels, more, &[])
+    }
+
+    /// Like [`Fleet::agent_in`], with environment variables.
+    fn agent_with(&self, folder: &str, device: &str, labels: &str, more: &str, environment: &[(&str, &str)]) -> Host {
         let (url, credentials) = (self.broker.url(), self.credentials(device));
         let config = format!(
             "[egress]\napi_target_cidrs = [\"127.0.0.0/8\"]\n[fleet]\nrole = \"agent\"\nurl = \"{url}\"\ndevice = \
              \"{device}\"\nlabels = {{ {labels} }}\n{credentials}{more}"
         );
-        Host::start(&self.folder(folder), &config)
+        Host::start_with(&self.folder(folder), &config, environment)
     }
 
     fn operator(&self) -> &Host {

@@ -1,11 +1,12 @@
-//! The tables of settings and secrets in `docs/kinds/`, generated from the descriptors of the built-in plugins.
+//! The tables of settings and secrets in `docs/kinds/` and `docs/channels/`, generated from the descriptors of the
+//! built-in plugins.
 //!
 //! `UPDATE=1 cargo test -p tests --test kinds` writes them.
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use egress::Egress;
-use sandbox::{Compiler, Config, Descriptor, Sandbox, resolved};
+use sandbox::{Compiler, Config, Descriptor, Role, Sandbox, resolved};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,7 +25,8 @@ async fn the_page_of_each_kind_lists_its_settings_and_secrets() {
     let sandbox = Sandbox::new(config, compiler, &Egress::new(egress::Config::default())).unwrap();
     for plugin in builtin::ALL {
         let loaded = sandbox.load(plugin.component).await.unwrap_or_else(|refusal| panic!("{}", refusal.message));
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/kinds/{}.md", plugin.kind));
+        let folder = if loaded.descriptor().role == Role::Poller { "kinds" } else { "channels" };
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{folder}/{}.md", plugin.kind));
         let page = std::fs::read_to_string(&file).unwrap();
         let (before, rest) = page.split_once(PLACE.0).expect("the page has a place for the table");
         let (_, after) = rest.split_once(PLACE.1).unwrap_or(("", rest));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Generated code.
-const GENERATED: &str = "sdk/src/bindings.rs";
+const GENERATED: [&str; 3] = ["sdk/src/bindings.rs", "sdk/src/notifier_bindings.rs", "sdk/src/poller_bindings.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
@@ -118,7 +118,9 @@ fn rust_files() -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() && !path.ends_with("target") {
                 walk(&path, files);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with(GENERATED) {
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !GENERATED.iter().any(|generated| path.ends_with(generated))
+            {
                 files.push(path);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::UsageCounter;
 use model::{Kind, KindDescription, PluginState, SecretDescription, ServedPlugin, hex};
-use sandbox::{Plugin, SecretSpec};
+use sandbox::{Plugin, Role, SecretSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,7 +53,13 @@ impl PluginSet {
         self.served.values()
     }
 
-    /// Describes the kinds, for people who define targets.
+    /// Returns the plugins that poll targets, or those that send notifications, by kind.
+    pub fn of_role(&self, is_notifier: bool) -> impl Iterator<Item = &Arc<Served>> {
+        let is_of = move |served: &&Arc<Served>| (served.plugin.descriptor().role != Role::Poller) == is_notifier;
+        self.served.values().filter(is_of)
+    }
+
+    /// Describes the kinds of targets, for people who define them.
     pub fn kinds(&self) -> Vec<KindDescription> {
         let described = |served: &Arc<Served>| {
             let descriptor = served.plugin.descriptor();
@@ -70,7 +76,7 @@ impl PluginSet {
                 secrets: descriptor.secrets.iter().map(secret).collect(),
             }
         };
-        self.served.values().map(described).collect()
+        self.of_role(false).map(described).collect()
     }
 
     /// Returns all refused files.

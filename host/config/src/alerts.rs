@@ -1,7 +1,8 @@
 //! Reads what decides alerts: `[alerts]`, recurring `[[silence]]`s, and the keys of a target.
 
-use crate::reader::{Notes, Section, count, text, words};
+use crate::reader::{Notes, Section, count, suggestion, text, words};
 use crate::value::{Entry, Node, Value};
+use egress::Origin;
 use model::{TargetId, Timestamp};
 use notify::{InvalidMatcher, Matcher, Matchers, Silence, SilenceTime, Window};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ const NO_CONDITIONS: &str = "a silence without conditions would silence everythi
 const NEEDS: usize = 100;
 
 /// The rules of alerts that targets do not set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertsConfig {
     /// The number of reports in a row that confirm an alert.
     pub confirm: u32,
@@ -24,11 +25,15 @@ pub struct AlertsConfig {
     pub recover: u32,
     /// Whether dependencies with a warning alert, too.
     pub warnings: bool,
+    /// The channel that is notified if another one does not deliver.
+    pub fallback: Option<String>,
+    /// The address of this host for links, without a slash at its end.
+    pub address: Option<String>,
 }
 
 impl Default for AlertsConfig {
     fn default() -> Self {
-        Self { confirm: 2, recover: 2, warnings: false }
+        Self { confirm: 2, recover: 2, warnings: false, fallback: None, address: None }
     }
 }
 
@@ -45,15 +50,28 @@ pub struct TargetAlerts {
     pub depends_on: Vec<(TargetId, Option<String>)>,
 }
 
-pub(crate) fn alerts(notes: &Notes<'_>, document: &[Entry]) -> AlertsConfig {
+pub(crate) fn alerts(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -> AlertsConfig {
     let section = Section::top(notes, document, "alerts");
     let TargetAlerts { confirm, recover, warnings, .. } = rules(&section);
+    let fallback = section.get("fallback", |value| {
+        let name = text(value)?;
+        match channels.contains(&name.as_str()) {
+            true => Ok(name),
+            false => Err(format!("there is no [[channel]] {name:?}{}", suggestion(&name, channels))),
+        }
+    });
+    let address = section.get("address", |value| {
+        let (url, _) = Origin::parse(&text(value)?).map_err(|error| error.to_string())?;
+        Ok(url.as_str().trim_end_matches('/').to_owned())
+    });
     section.finish();
     let defaults = AlertsConfig::default();
     AlertsConfig {
         confirm: confirm.unwrap_or(defaults.confirm),
         recover: recover.unwrap_or(defaults.recover),
         warnings: warnings.unwrap_or(defaults.warnings),
+        fallback,
+        address,
     }
 }
 
@@ -62,14 +80,16 @@ pub(crate) fn target_alerts(section: &Section<'_>) -> TargetAlerts {
     TargetAlerts { depends_on: section.get("depends_on", needs).unwrap_or_default(), ..rules(section) }
 }
 
+/// Reads a number of reports in a row.
+pub(crate) fn report_count(section: &Section<'_>, key: &'static str) -> Option<u32> {
+    section.get(key, |value| match count(value)? {
+        number @ 1..=MOST_REPORTS => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
+        number => Err(format!("{number} is not a number of reports: use 1 to {MOST_REPORTS}")),
+    })
+}
+
 fn rules(section: &Section<'_>) -> TargetAlerts {
-    let reports = |key: &'static str| {
-        section.get(key, |value| match count(value)? {
-            number @ 1..=MOST_REPORTS => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
-            number => Err(format!("{number} is not a number of reports: use 1 to {MOST_REPORTS}")),
-        })
-    };
-    let (confirm, recover) = (reports("confirm"), reports("recover"));
+    let (confirm, recover) = (report_count(section, "confirm"), report_count(section, "recover"));
     TargetAlerts { confirm, recover, warnings: section.boolean("warnings"), depends_on: Vec::new() }
 }
 
@@ -90,7 +110,7 @@ fn needs(value: &Value) -> Result<Vec<(TargetId, Option<String>)>, String> {
 }
 
 /// Reads conditions on the attributes of alerts.
-fn matchers(notes: &Notes<'_>, entries: &[Entry]) -> Option<Matchers> {
+pub(crate) fn matchers(notes: &Notes<'_>, entries: &[Entry]) -> Option<Matchers> {
     let read = |entry: &Entry| {
         let found = text(&entry.node.value)
             .and_then(|text| Matcher::new(&entry.key, &text).map_err(|error: InvalidMatcher| error.to_string()));

@@ -1,6 +1,7 @@
 //! The complete, checked configuration.
 
 use crate::alerts::{AlertsConfig, alerts, silences};
+use crate::channels::{channels, routes};
 use crate::fleet_section::{AssignedDeployment, FleetConfig, fleet_section};
 use crate::proxy::{ProxyConfig, proxy};
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
@@ -12,7 +13,7 @@ use crate::targets::{alias_of, targets};
 use crate::value::{Entry, Value, show_duration};
 use egress::{Cidr, Method, Narrowing};
 use model::{Cadence, Kind, SettingSource, StatusPage};
-use notify::Silence;
+use notify::{Route, Silence};
 use scheduler::{Profile, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Upper bound on every cap; a higher cap would have no effect.
 const HIGHEST_CAP: u64 = 100_000;
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 15] = [
     "server",
     "metrics",
     "store",
@@ -38,6 +39,8 @@ const SECTIONS: [&str; 13] = [
     "alias",
     "status_page",
     "silence",
+    "channel",
+    "route",
 ];
 
 /// The complete configuration.
@@ -83,6 +86,10 @@ pub struct Config {
     pub status_pages: Vec<StatusPage>,
     /// The rules of alerts.
     pub alerts: AlertsConfig,
+    /// The channels that notifications go to.
+    pub channels: Vec<Arc<TargetConfig>>,
+    /// The routes from alerts to channels.
+    pub routes: Vec<Route>,
     /// The recurring silences.
     pub silences: Vec<Silence>,
     /// The part of this host in a fleet.
@@ -139,6 +146,8 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     let instance_slots = at_least_one(&plugins, "instance_slots").unwrap_or(512);
     let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
     plugins.finish();
+    let channels = channels(notes, document);
+    let names: Vec<&str> = channels.iter().map(|channel| channel.id.as_str()).collect();
     Config {
         listen,
         metrics_listen,
@@ -158,7 +167,9 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         scheduler,
         aliases: aliases(notes, document),
         status_pages: status_pages(notes, document),
-        alerts: alerts(notes, document),
+        alerts: alerts(notes, document, &names),
+        routes: routes(notes, document, &names),
+        channels,
         silences: silences(notes, document),
         fleet: fleet_section(notes, document),
         deployments: BTreeMap::new(),

@@ -11,6 +11,7 @@
 mod alerts;
 mod assignment;
 mod changed_part;
+mod channels;
 mod checked;
 mod definition;
 mod document;

@@ -150,6 +150,8 @@ fn alerts() -> Section {
         key("confirm", "number, 1 to 100", 2, "Reports in a row that confirm an alert."),
         key("recover", "number, 1 to 100", 2, "Reports in a row that end an alert."),
         key("warnings", "true or false", false, "Whether dependencies with a warning alert, too."),
+        key("fallback", "name of a channel", "", "The channel that is notified if another one does not deliver."),
+        key("address", "URL", "", "The address of this host, for links in notifications."),
     ];
     Section {
         heading: "[alerts]",
@@ -157,6 +159,42 @@ fn alerts() -> Section {
         meaning: "The rules of alerts. See [alerts](alerts.md).",
         keys,
     }
+}
+
+fn channel() -> Section {
+    let keys = vec![
+        key("name", "`[a-z0-9_-]`, at most 63", "required", "Unique; names it in routes, API and pages."),
+        key("kind", "text", "required", "The receiver, such as `slack`: see [channels](channels.md)."),
+        key("url", "URL", "required", "Where notifications are sent. `${secret.NAME}` in its path is replaced."),
+        key("secrets", "`{ NAME = { env or file } }`", "", "Where its secrets come from."),
+        key(
+            "tls",
+            "`{ fingerprint, ca_file, insecure, http2 }`",
+            "",
+            "The certificate of the receiver, as for a target.",
+        ),
+        key("timeout", "duration", "15s", "The time limit of one attempt."),
+        key("settings", "table", "", "Settings of its kind."),
+    ];
+    let meaning = "Where notifications go. See [channels](channels.md).";
+    Section { heading: "[[channel]]", variable: None, meaning, keys }
+}
+
+fn route() -> Section {
+    let keys = vec![
+        key("name", "text", "`route-1`, `route-2`, …", "Names it in explanations."),
+        key("match", "`{ ATTRIBUTE = \"condition\" }`", "every alert", "The alerts that it applies to."),
+        key("channels", "list of names", "required", "The channels that are notified."),
+        key("group_by", "list of attributes", "`[\"target\"]`", "The alerts that share a notification."),
+        key("group_wait", "duration", "10s", "How long the first notification of a group waits for more alerts."),
+        key("group_interval", "duration", "5m", "The shortest time between two notifications of a group."),
+        key("repeat_interval", "duration or `never`", "4h", "When an alert that still fires is notified again."),
+        key("confirm", "number", "that of `[alerts]`", "Reports in a row that confirm an alert."),
+        key("recover", "number", "that of `[alerts]`", "Reports in a row that end an alert."),
+        key("continue", "true or false", false, "Whether later routes apply as well."),
+    ];
+    let meaning = "Which alerts are notified where: the first that matches applies. See [alerts](alerts.md).";
+    Section { heading: "[[route]]", variable: None, meaning, keys }
 }
 
 fn silence() -> Section {
@@ -291,6 +329,8 @@ fn sections() -> Vec<Section> {
         target(),
         alias(),
         status_page(),
+        channel(),
+        route(),
         silence(),
         secrets(),
     ]

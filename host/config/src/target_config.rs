@@ -65,6 +65,8 @@ pub struct TargetConfig {
     pub line: usize,
     /// The line of each plugin setting, by path such as `guests.expected`.
     pub setting_lines: Vec<(String, usize)>,
+    /// Whether it is a channel: notifications are sent there, and it is not polled.
+    pub is_channel: bool,
 }
 
 /// A further origin of a target.
@@ -129,7 +131,19 @@ impl TargetConfig {
             set_by: [SettingSource::Default, SettingSource::Default, SettingSource::Default],
             line: 0,
             setting_lines: Vec::new(),
+            is_channel: false,
         }
+    }
+
+    /// Returns the word for it in messages.
+    pub const fn noun(&self) -> &'static str {
+        if self.is_channel { "channel" } else { "target" }
+    }
+
+    /// Returns the URL as it was written: the parser has replaced the braces of references to secrets in its path.
+    pub fn shown_url(&self) -> String {
+        let url = self.url.to_string();
+        if self.is_channel { url.replace("$%7B", "${").replace("%7D", "}") } else { url }
     }
 
     /// Returns the same target at other lines of the file.
@@ -242,13 +256,15 @@ impl TargetConfig {
             set_by: _,
             line: _,
             setting_lines: _,
+            is_channel,
         } = self;
         let schedule = (interval, cadence, enabled) == (&other.interval, &other.cadence, &other.enabled);
         let rest = (id, name, kind, url, also, tls, host_header)
             == (&other.id, &other.name, &other.kind, &other.url, &other.also, &other.tls, &other.host_header)
             && (min_interval, max_interval, timeout) == (&other.min_interval, &other.max_interval, &other.timeout)
             && (secrets, short_secrets, labels) == (&other.secrets, &other.short_secrets, &other.labels)
-            && (alerts, settings, source, reach) == (&other.alerts, &other.settings, &other.source, &other.reach);
+            && (alerts, settings, source, reach) == (&other.alerts, &other.settings, &other.source, &other.reach)
+            && *is_channel == other.is_channel;
         match (rest, schedule) {
             (true, true) => Difference::None,
             (true, false) => Difference::Schedule,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use url::Url;
 
-const TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
+pub(crate) const TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
 
 pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Settings) -> Vec<TargetConfig> {
     let Some(entry) = document.iter().find(|entry| entry.key == "target") else { return Vec::new() };
@@ -96,14 +96,11 @@ pub(crate) fn target(
     let shown = section.text("name");
     let line = section.line("id");
     section.finish();
-    let id = id?;
     let (source, reach, set_by) = sources(permitted, has);
+    // A missing URL is a problem that prevents a start. The other problems of the target are reported too.
+    let plain = TargetConfig::new(id?, kind?, url.map_or_else(nowhere, |(url, _)| url));
     let mut target = TargetConfig {
-        name: shown.unwrap_or_else(|| id.to_string()),
-        id,
-        kind: kind?,
-        // A missing URL is a problem that prevents a start. The other problems of the target are reported too.
-        url: url.map_or_else(nowhere, |(url, _)| url),
+        name: shown.unwrap_or_else(|| plain.id.to_string()),
         also,
         tls,
         host_header,
@@ -123,6 +120,7 @@ pub(crate) fn target(
         set_by,
         line,
         setting_lines,
+        ..plain
     };
     for (place, why) in target.apply(notes.overrides, scheduler) {
         notes.note(place.unwrap_or_else(|| format!("{}:{line}", notes.file)), why);
@@ -162,7 +160,7 @@ fn sources(
 }
 
 /// Returns the plugin settings of a target and the line of each.
-fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json::Value, Vec<(String, usize)>) {
+pub(crate) fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json::Value, Vec<(String, usize)>) {
     let settings = section.get("settings", |value| match value {
         Value::Table(_) => Ok(value.to_json()),
         other => Err(format!("this is {}, but should be a table: [target.settings]", other.kind())),

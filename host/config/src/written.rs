@@ -12,6 +12,7 @@ use crate::reader::{Notes, Overrides, Section};
 use crate::target_config::TargetConfig;
 use crate::targets::targets;
 use crate::value::{Entry, parse, parse_part};
+use notify::Route;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub struct Extra {
     pub targets: Vec<TargetConfig>,
     /// Names of dependencies, and their canonical names.
     pub aliases: Vec<(String, String)>,
+    /// Channels.
+    pub channels: Vec<TargetConfig>,
+    /// Routes, after those of the file.
+    pub routes: Vec<Route>,
     /// The part of this host in a fleet.
     pub fleet: Option<FleetConfig>,
 }
@@ -105,6 +110,10 @@ impl Written {
         }
         let moved = |line: usize| if line > end { line - shift.0 + shift.1 } else { line };
         let is_moved = |entry: &Entry| moved(entry.line) != entry.line;
+        let channels = &self.config.channels;
+        if channels.iter().any(|channel| moved(channel.line) != channel.line) {
+            return None;
+        }
         if self.scheduler.iter().any(is_moved) || self.config.targets.iter().any(|target| target.line == 0) {
             return None;
         }
@@ -157,6 +166,10 @@ impl Written {
         for (name, canonical) in extra.aliases {
             self.config.aliases.entry(name).or_insert(canonical);
         }
+        let has = |channel: &TargetConfig| !self.config.channels.iter().any(|known| known.id == channel.id);
+        let channels: Vec<_> = extra.channels.into_iter().filter(has).map(Arc::new).collect();
+        self.config.channels.extend(channels);
+        self.config.routes.extend(extra.routes);
         for mut target in extra.targets.into_iter().filter(|target| !ids.contains(&target.id)) {
             let found = target.apply(&Overrides::new(), &self.config.scheduler);
             let place = || format!("target {:?}, which is not in the file", target.id);

@@ -8,11 +8,13 @@
 
 mod listen;
 mod proxmox;
+mod receiver;
 mod replay;
 mod services;
 
 pub use listen::{DemoError, Now};
 pub use proxmox::{PBS_TOKEN, PMG_PASSWORD, PMG_USER, PVE_TOKEN};
+pub use receiver::RECEIVER;
 pub use replay::{REPLAY_PORT, Replayed, replay};
 
 use axum::Router;
@@ -133,7 +135,9 @@ pub async fn start(port: u16, now: Now) -> Result<(), DemoError> {
 
 /// Returns a router with all services except the one that restarts, for a server of the caller.
 pub fn router(start: Instant, now: Now) -> Router {
-    services::router(start).fallback(async move |request| proxmox::answer(request, start, now()).await)
+    services::router(start)
+        .merge(receiver::router())
+        .fallback(async move |request| proxmox::answer(request, start, now()).await)
 }
 
 async fn restart_repeatedly(mut listener: TcpListener, port: u16) {

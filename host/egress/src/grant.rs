@@ -129,6 +129,8 @@ pub struct Grant {
     /// The value of the `Host` header for requests to the target's own origin. `None` sends the host of the URL. See
     /// [`host_header`].
     pub host: Option<String>,
+    /// Whether the path of a request may contain secrets. The receivers of notifications identify their senders by it.
+    pub expands_path: bool,
 }
 
 /// Checks that a text is a valid `Host` header: a name or an address, with an optional port. The error is one sentence.
@@ -148,7 +150,8 @@ pub fn host_header(text: &str) -> Result<(), String> {
 impl Grant {
     /// Returns the grant of a target from the configuration file: its origins, at any address.
     pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
-        Self { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default(), host: None }
+        let (reach, narrowing) = (Reach::Everywhere, Narrowing::default());
+        Self { base, origins, reach, secrets, narrowing, host: None, expands_path: false }
     }
 }
 

@@ -135,6 +135,13 @@ impl AvailableSecrets<'_> {
         Ok(expanded.into_bytes())
     }
 
+    /// Returns a path and query with its secrets inserted. A secret may contain several segments of the path, and no
+    /// query.
+    pub(crate) fn expand_path(&self, path_and_query: &str) -> Result<String, Error> {
+        let render = |scheme: &str, secret: &str| (scheme == "secret").then(|| in_path(secret));
+        self.expand(&references_in_path(path_and_query), render)
+    }
+
     /// Replaces each `${scheme.NAME}` for which `render` returns a value.
     fn expand(&self, text: &str, render: impl Fn(&str, &str) -> Option<String>) -> Result<String, Error> {
         let mut expanded = String::with_capacity(text.len());
@@ -168,6 +175,19 @@ impl AvailableSecrets<'_> {
     }
 }
 
+/// Returns a path and query with its references as they were written: a URL parser has replaced the braces of those in
+/// the path.
+pub(crate) fn references_in_path(path_and_query: &str) -> String {
+    let mut text = String::with_capacity(path_and_query.len());
+    let mut rest = path_and_query;
+    while let Some((before, after)) = rest.split_once("$%7B") {
+        let Some((name, behind)) = after.split_once("%7D") else { break };
+        text.push_str(&format!("{before}${{{name}}}"));
+        rest = behind;
+    }
+    text + rest
+}
+
 /// Parses the reference at the beginning of a text. Returns its end, scheme and name.
 fn reference(text: &str) -> Option<(usize, &str, &str)> {
     /// Maximum length of a reference, so that the search for its end is bounded.
@@ -177,16 +197,28 @@ fn reference(text: &str) -> Option<(usize, &str, &str)> {
     matches!(scheme, "secret" | "basic").then_some((end, scheme, name))
 }
 
+/// Percent-encodes a text, except letters, digits, `-._~` and the bytes in `plain`.
+fn percent_encoded(text: &str, plain: &[u8]) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            byte if plain.contains(&byte) => encoded.push(byte.into()),
+            _ => write!(encoded, "%{byte:02X}").expect("writing to a string never fails"),
+        }
+        encoded
+    })
+}
+
+/// A secret as a part of a path: the characters of a path (RFC 3986, section 3.3) stay as they are. A `%` stays too,
+/// because operators copy such secrets from URLs.
+fn in_path(secret: &str) -> String {
+    percent_encoded(secret, b"/:@!$&'()*+,;=%")
+}
+
 fn encoded(secret: &str, encoding: BodyEncoding) -> String {
     match encoding {
         BodyEncoding::Raw => secret.to_owned(),
-        BodyEncoding::Form => secret.bytes().fold(String::new(), |mut form, byte| {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form.push(byte.into()),
-                _ => write!(form, "%{byte:02X}").expect("writing to a string never fails"),
-            }
-            form
-        }),
+        BodyEncoding::Form => percent_encoded(secret, b""),
         BodyEncoding::Json => {
             let quoted = serde_json::Value::from(secret).to_string();
             quoted[1..quoted.len() - 1].to_owned()
@@ -229,6 +261,26 @@ mod tests {
         let many = |count: usize| secrets.expand_body("${secret.token}".repeat(count).into_bytes(), BodyEncoding::Raw);
         assert!(many(REFERENCES).is_ok());
         assert_eq!(many(REFERENCES + 1).unwrap_err().code(), "bad_request");
+    }
+
+    #[test]
+    fn references_in_a_path_are_replaced_by_segments() {
+        let values = [("token", "123456:ABC-d"), ("path", "T00/B00/x?y z#%2F")];
+        let values = values.map(|(name, value)| (name.to_owned(), SecretString::from(value)));
+        let operators = Secrets::new(values.into()).unwrap();
+        let secrets = AvailableSecrets { operators: &operators, captured: &Values::new() };
+        for (url, expected) in [
+            ("http://a/plain?x=1", "/plain?x=1"),
+            ("http://a/bot${secret.token}/send", "/bot123456:ABC-d/send"),
+            ("http://a/services/${secret.path}", "/services/T00/B00/x%3Fy%20z%23%2F"),
+            ("http://a/${basic.token}", "/${basic.token}"),
+            ("http://a/%7Bx%7D/$%7Bopen", "/%7Bx%7D/$%7Bopen"),
+            ("http://a/?key=${secret.token}", "/?key=123456:ABC-d"),
+        ] {
+            let (_, path) = crate::requested(&url::Url::parse(url).unwrap()).unwrap();
+            assert_eq!(secrets.expand_path(&path).unwrap(), expected, "{url}");
+        }
+        assert_eq!(secrets.expand_path("/$%7Bsecret.no%7D"), Err(Error::SecretUnknown("no".to_owned())));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::exchange::{Common, Plan, Raw, Reading, exchange};
 use crate::message::{Request, Response, Timing};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
-use crate::secrets::AvailableSecrets;
+use crate::secrets::{AvailableSecrets, references_in_path};
 use crate::{Error, ErrorClass, Grant, Narrowing, Origin, OriginGrant, Seen, requested};
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
@@ -266,6 +266,9 @@ impl Session {
         used.extend(
             request.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()).into_iter().flat_map(names),
         );
+        if self.grant.expands_path {
+            used.extend(names(&references_in_path(&self.recorded_url(request))));
+        }
         if !used.is_empty() {
             self.secrets.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
         }
@@ -325,11 +328,11 @@ impl Session {
             self.note_secrets(&request, &known);
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
-        let requested = matches!(self.tape, Tape::Replay(_)).then(|| RecordedRequest::of(&request, String::new()));
+        let is_replayed = matches!(self.tape, Tape::Replay(_));
+        let requested = is_replayed.then(|| RecordedRequest::of(&request, self.recorded_url(&request)));
         let plan = self.checked_plan(&known, request)?;
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
-            let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
-            let response = player.answer(&RecordedRequest { url, ..requested })?.replayed()?;
+            let response = player.answer(&requested)?.replayed()?;
             self.count_body(response.body.len(), cap)?;
             self.captured.keep(&captures, &sent, &Answer::of(&response))?;
             return Ok(response);
@@ -414,6 +417,7 @@ fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Re
     let Session { grant, share, reading, .. } = session;
     let (origin, path_and_query) = address(grant, &request.path)?;
     grant.narrowing.check(request.method, &path_and_query)?;
+    let path_and_query = if grant.expands_path { known.expand_path(&path_and_query)? } else { path_and_query };
     let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
         let what = format!("{origin} is not an origin of this target");
         Error::Denied { what, why: "requests may go only to the origins of the target's url and also" }
@@ -457,7 +461,7 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
     if let Some(odd) = path.chars().find(|c| c.is_control() || matches!(c, ' ' | '\\')) {
         return Err(Error::BadRequest(format!("its path has the character {odd:?}, which must be percent-encoded")));
     }
-    if ["${secret.", "${basic."].iter().any(|reference| path.contains(reference)) {
+    if !grant.expands_path && ["${secret.", "${basic."].iter().any(|reference| path.contains(reference)) {
         let why = "its path refers to a secret: servers and proxies log paths; send it in a header or the body";
         return Err(Error::BadRequest(why.to_owned()));
     }

@@ -1,37 +1,61 @@
 //! The inputs of the notifier, made from the configuration and from known states.
 
+use crate::prepare::Targets;
 use crate::target::RuntimeTarget;
+use catalog::PluginSet;
 use config::Config;
-use model::{DependencyRecord, Status};
-use notify::{Finding, Health, Reading, Settings, Silence, TargetSpec};
+use model::{AlertRecord, Class, Delivery, DependencyRecord, Status};
+use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, Settings, Silence, TargetSpec};
+use sandbox::Role;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
-use store::KnownState;
+use store::{KnownState, ReadError, Store};
+
+/// The name of the route to the fallback channel. No route of the configuration can have it.
+const FALLBACK: &str = "(fallback)";
 
 /// The rules of notifying in a configuration.
 #[derive(Clone, Debug)]
 pub struct AlertRules {
-    /// The settings of the notifier.
-    pub settings: Settings,
+    /// The settings of the notifier, without the properties of channels.
+    settings: Settings,
+    /// The channels, prepared.
+    pub(crate) channels: Targets,
     /// The silences.
-    pub silences: Vec<Silence>,
+    pub(crate) silences: Vec<Silence>,
     /// Whether dependencies with a warning alert, unless their target says otherwise.
-    pub warnings: bool,
+    warnings: bool,
 }
 
 impl AlertRules {
-    /// Takes the rules from a configuration.
-    pub fn of(config: &Config) -> Self {
+    /// Takes the rules from a configuration, with its channels.
+    pub fn of(config: &Config, channels: Targets) -> Self {
         let device = config.fleet.as_ref().map(|fleet| fleet.device.clone()).filter(|device| !device.is_empty());
+        let fallback = config.alerts.fallback.as_ref().map(|channel| {
+            let of_channels = Matcher::new("class", Class::Channel.as_str()).expect("the constant is a valid matcher");
+            let route = Route::new(FALLBACK, Matchers(vec![of_channels]), vec![channel.clone()]);
+            Route { is_continued: true, ..route }
+        });
         let settings = Settings {
-            routes: Vec::new(),
+            routes: fallback.into_iter().chain(config.routes.iter().cloned()).collect(),
             channels: BTreeMap::new(),
             confirm: config.alerts.confirm,
             recover: config.alerts.recover,
             installation: device.unwrap_or_else(|| "polliwog".to_owned()),
-            address: None,
+            address: config.alerts.address.clone(),
         };
-        Self { settings, silences: config.silences.clone(), warnings: config.alerts.warnings }
+        Self { settings, channels, silences: config.silences.clone(), warnings: config.alerts.warnings }
+    }
+
+    /// Returns the settings of the notifier. Plugins decide the properties of channels.
+    pub(crate) fn settings(&self, plugins: &PluginSet) -> Settings {
+        let traits = |target: &RuntimeTarget| {
+            let served = plugins.get(&target.config.kind);
+            let role = served.map(|served| served.plugin.descriptor().role);
+            ChannelTraits { needs_every_alert: role == Some(Role::Notifier { needs_every_alert: true }) }
+        };
+        let channels = self.channels.iter().map(|(id, target)| (id.to_string(), traits(target)));
+        Settings { channels: channels.collect(), ..self.settings.clone() }
     }
 
     /// Describes a target for the notifier.
@@ -49,6 +73,27 @@ impl AlertRules {
             is_enabled: config.enabled,
             alerts_on_warnings: config.alerts.warnings.unwrap_or(self.warnings),
         }
+    }
+}
+
+/// The rules of alerts, with the alerts and the deliveries from before a restart.
+pub struct Alerting {
+    pub(crate) rules: AlertRules,
+    pub(crate) records: Vec<AlertRecord>,
+    /// The deliveries that waited.
+    pub(crate) waiting: Vec<Delivery>,
+    /// The number of the last notification.
+    pub(crate) last: u64,
+}
+
+impl Alerting {
+    /// Reads alerts and deliveries from the database.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn restored(rules: AlertRules, store: &Store) -> Result<Self, ReadError> {
+        let (waiting, last) = store.reader().waiting_deliveries()?;
+        Ok(Self { rules, records: store.reader().alerts()?, waiting, last })
     }
 }
 

@@ -20,12 +20,13 @@ mod log;
 mod poll;
 mod reconfigure;
 
-use crate::alerts::AlertRules;
+use crate::alerts::Alerting;
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::deployments::Deployments;
 use crate::mailbox::{CAPACITY, Inbox, Mail, Mailbox};
 use crate::message::Message;
+use crate::outbox::{Outbox, OutboxParts};
 use crate::read_model::{Entry, ReadModel, info, observed};
 use crate::schedule_time::to_wall;
 use crate::target::RuntimeTarget;
@@ -34,8 +35,8 @@ use config::AssignedDeployment;
 use gathering::Gathering;
 use metrics::{Metrics, TargetMetrics};
 use model::{
-    AlertChange, AlertRecord, Alive, Cadence, DeploymentReport, Kind, LoopState, Moment, Place, Pulse, Schedule,
-    SchedulerState, TargetId, TargetState,
+    AlertChange, Alive, Cadence, DeploymentReport, Kind, LoopState, Moment, Place, Pulse, Schedule, SchedulerState,
+    TargetId, TargetState,
 };
 use notify::{Notifier, Now};
 use sandbox::Sandbox;
@@ -101,6 +102,8 @@ pub struct Driver {
     wiring: Wiring,
     scheduler: Scheduler,
     notifier: Notifier,
+    /// Sends notifications.
+    outbox: Outbox,
     targets: HashMap<TargetId, Tracked>,
     /// Targets whose schedule or volatile fields changed since the last flush, with changes to be written then.
     dirty: BTreeMap<TargetId, Changes>,
@@ -118,25 +121,35 @@ pub struct Driver {
     tick: Duration,
     /// A plugin went into quarantine or came out of it.
     plugins_changed: bool,
+    /// The kinds of the channels.
+    channel_kinds: BTreeSet<Kind>,
     ending: Option<(oneshot::Sender<()>, Moment)>,
     deployments: Deployments,
 }
 
 impl Driver {
-    /// Prepares the loop: `targets` with their schedules, and `alerts`, from before a restart.
+    /// Prepares the loop: `targets` with their schedules from before a restart.
     pub fn new(
         wiring: Wiring,
         mut scheduler: Scheduler,
         targets: Vec<(Arc<RuntimeTarget>, Option<Schedule<Moment>>)>,
-        (rules, alerts): (AlertRules, Vec<AlertRecord>),
+        Alerting { rules, records: alerts, waiting, last }: Alerting,
     ) -> Self {
         let now = wiring.clock.now();
+        let parts = OutboxParts {
+            clock: wiring.clock,
+            sandbox: wiring.sandbox.clone(),
+            store: wiring.store.clone(),
+            bus: wiring.bus.clone(),
+            mailbox: wiring.mailbox.clone(),
+        };
         wiring
             .read_model
             .change_alerts(alerts.iter().map(|record| AlertChange::Save(Box::new(record.clone()))).collect());
         let specs = targets.iter().map(|(target, _)| rules.spec(target)).collect();
         let wall = wiring.clock.wall();
-        let notifier = Notifier::new(rules.settings.clone(), specs, alerts, 1, Now { moment: now, wall });
+        let settings = rules.settings(&wiring.plugins);
+        let notifier = Notifier::new(settings, specs, alerts, last + 1, Now { moment: now, wall });
         let kinds: BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
@@ -153,6 +166,7 @@ impl Driver {
             wiring,
             scheduler,
             notifier,
+            outbox: Outbox::new(parts, waiting),
             targets: HashMap::new(),
             dirty,
             gathering: Gathering::default(),
@@ -164,6 +178,7 @@ impl Driver {
             streak: 0,
             tick: TICK,
             plugins_changed: false,
+            channel_kinds: BTreeSet::new(),
             ending: None,
             deployments: Deployments::default(),
         };
@@ -174,6 +189,11 @@ impl Driver {
         driver.publish_scheduler();
         driver.begin_flush();
         driver
+    }
+
+    /// Returns the outbox, which the caller runs.
+    pub fn outbox(&self) -> Outbox {
+        self.outbox.clone()
     }
 
     /// Takes over the deployments that this host was assigned, and the last report about each from an earlier run.
@@ -280,6 +300,10 @@ impl Driver {
             Message::Acknowledge(subject, by, reply) => {
                 // The caller may have left.
                 let _ = reply.send(self.acknowledge(subject, by));
+            }
+            Message::Troubles(class, troubles) => self.apply_to_alerts(notify::Input::Troubles(class, troubles)),
+            Message::Undelivered(channel, count) => {
+                self.apply_to_alerts(notify::Input::Undelivered(channel, count));
             }
             Message::Reconfigured(reconfigured) => self.reconfigure(*reconfigured),
             Message::Ping(reply) => {

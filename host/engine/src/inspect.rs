@@ -17,7 +17,7 @@ pub struct Findings {
     pub problems: Vec<Problem>,
     /// Valid configuration that is probably a mistake.
     pub warnings: Vec<Problem>,
-    /// Targets of kinds that no plugin serves.
+    /// Targets and channels of kinds that no plugin serves.
     pub unserved: Vec<Problem>,
 }
 
@@ -39,16 +39,18 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     }
     let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
         place: format!("{}: [plugins.limits.{kind}]", config.file),
-        message: format!("no plugin serves kind {kind}{}; these limits are unused", near(plugins, kind)),
+        message: format!("no plugin serves kind {kind}{}; these limits are unused", near(plugins, kind, false)),
     });
-    let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
+    let all = config.targets.iter().chain(&config.channels);
+    let unserved = all.filter(|target| plugins.get(&target.kind).is_none());
     let unserved = unserved.map(|target| Problem {
         place: format!("{}:{}", config.file, target.line),
         message: format!(
-            "target {:?}: no plugin serves kind {}{}; copy one into {}",
+            "{} {:?}: no plugin serves kind {}{}; copy one into {}",
+            target.noun(),
             target.id,
             target.kind,
-            near(plugins, &target.kind),
+            near(plugins, &target.kind, target.is_channel),
             config.plugin_dir.display()
         ),
     });
@@ -66,7 +68,7 @@ async fn certain_failure(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTar
     is_certain.then_some(failure.message)
 }
 
-fn near(plugins: &PluginSet, kind: &Kind) -> String {
-    let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+fn near(plugins: &PluginSet, kind: &Kind, is_channel: bool) -> String {
+    let kinds: Vec<&str> = plugins.of_role(is_channel).map(|served| served.plugin.descriptor().kind.as_str()).collect();
     suggestion(kind.as_str(), &kinds)
 }

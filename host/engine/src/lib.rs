@@ -3,6 +3,7 @@
 //! - [`Driver`] is one loop over one enum of messages; nothing else moves the scheduler.
 //! - [`ReadModel`] holds the committed state of every target; reading never goes through the loop.
 //! - [`Bus`] announces events to listeners.
+//! - [`Outbox`] sends notifications to channels.
 //! - [`Reconfigurer`] applies changes of the configuration file, of settings and of plugins to a running host.
 //! - [`Health`] ends the process if one of its essential threads ends or hangs.
 //! - [`Log`] writes the log without blocking.
@@ -24,6 +25,7 @@ mod inspect;
 mod log_ring;
 mod mailbox;
 mod message;
+mod outbox;
 mod prepare;
 mod process_log;
 mod read_model;
@@ -35,7 +37,7 @@ mod secrets;
 mod target;
 mod watchdog;
 
-pub use alerts::AlertRules;
+pub use alerts::{AlertRules, Alerting};
 pub use bus::Bus;
 pub use clock::{Clock, random_bytes, seconds};
 pub use driver::{Driver, Wiring};
@@ -43,6 +45,7 @@ pub use examine::Examiner;
 pub use inspect::{Findings, inspect};
 pub use mailbox::{Inbox, Mailbox, channel};
 pub use message::{Command, Explained, Finished, Message, Reconfigured};
+pub use outbox::{Outbox, test_notification};
 pub use prepare::{Files, Prepared, Targets};
 pub use process_log::{Log, LogLines};
 pub use read_model::ReadModel;

@@ -5,9 +5,10 @@ use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
 use model::{
-    Ask, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, Subject,
+    Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, Subject,
     TargetId, Timestamp,
 };
+use notify::Trouble;
 use scheduler::{Change, Finish, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,10 @@ pub enum Message {
     Command(TargetId, Command),
     /// An operator acknowledges an alert, or takes that back if there is no name.
     Acknowledge(Subject, Option<String>, oneshot::Sender<Result<(), CommandError>>),
+    /// The complete list of what is wrong in one class.
+    Troubles(Class, Vec<Trouble>),
+    /// The number of notifications of a channel that wait, if they are so many that alerts are held back.
+    Undelivered(String, usize),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),
     /// Requests a reply, to check that the loop works.

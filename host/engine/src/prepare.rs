@@ -4,7 +4,7 @@ use crate::target::{RuntimeTarget, runtime_target};
 use catalog::{BUILT_IN, PluginSet, Served};
 use config::{Config, Difference, Limits, Problem, TargetConfig};
 use model::{Kind, TargetId, TargetSource};
-use sandbox::{Sandbox, SettingsProblem};
+use sandbox::{Role, Sandbox, SettingsProblem};
 use scheduler::Change;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -73,7 +73,9 @@ struct OfKind<'a> {
 /// Prepares the valid targets of a configuration that does not run. Returns them and every problem of the others.
 pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> (Targets, Vec<Problem>) {
     let (before, files) = (&Targets::new(), &Files::All);
-    let (prepared, problems) = prepare_valid(Preparation { config, sandbox, plugins, before, files }).await;
+    let of = Preparation { config, sandbox, plugins, before, files };
+    let (prepared, mut problems) = prepare_valid(of, &config.targets).await;
+    problems.extend(prepare_valid(of, &config.channels).await.1);
     (prepared.targets, problems)
 }
 
@@ -82,15 +84,26 @@ pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &Pl
 /// # Errors
 /// Every problem with its place.
 pub(crate) async fn prepare(of: Preparation<'_>) -> Result<Prepared, Vec<Problem>> {
-    let (prepared, problems) = prepare_valid(of).await;
+    result(prepare_valid(of, &of.config.targets).await)
+}
+
+/// Prepares every channel, as a target that is not polled. `of.before` are the channels that run.
+///
+/// # Errors
+/// Every problem with its place.
+pub(crate) async fn prepare_channels(of: Preparation<'_>) -> Result<Prepared, Vec<Problem>> {
+    result(prepare_valid(of, &of.config.channels).await)
+}
+
+fn result((prepared, problems): (Prepared, Vec<Problem>)) -> Result<Prepared, Vec<Problem>> {
     if problems.is_empty() { Ok(prepared) } else { Err(problems) }
 }
 
-async fn prepare_valid(of: Preparation<'_>) -> (Prepared, Vec<Problem>) {
+async fn prepare_valid<'a>(of: Preparation<'a>, all: &'a [Arc<TargetConfig>]) -> (Prepared, Vec<Problem>) {
     let mut kinds: HashMap<&Kind, OfKind<'_>> = HashMap::new();
     let mut checked: HashMap<(&Kind, String), Vec<SettingsProblem>> = HashMap::new();
     let (mut prepared, mut problems) = (Prepared::default(), Vec::new());
-    for written in &of.config.targets {
+    for written in all {
         let kind = kinds.entry(&written.kind).or_insert_with(|| OfKind {
             limits: of.config.limits.get(&written.kind).cloned().unwrap_or_default(),
             served: of.plugins.get(&written.kind),
@@ -156,12 +169,26 @@ fn reuse(before: &Arc<RuntimeTarget>, written: &Arc<TargetConfig>, kind: &OfKind
     }
 }
 
+/// Fails if a plugin for notifications serves a target, or one for polls a channel.
+fn check_role(written: &TargetConfig, served: &Served) -> Result<(), Vec<String>> {
+    let (kind, id) = (&written.kind, &written.id);
+    let is_notifier = matches!(served.plugin.descriptor().role, Role::Notifier { .. });
+    match (is_notifier, written.is_channel) {
+        (true, false) => Err(vec![format!("target {id:?}: kind {kind} sends notifications: use it in a [[channel]]")]),
+        (false, true) => Err(vec![format!("channel {id:?}: kind {kind} polls targets: use it in a [[target]]")]),
+        _ => Ok(()),
+    }
+}
+
 /// Prepares a target again. The result is `before` if nothing of it changed.
 fn renew(
     written: &Arc<TargetConfig>,
     kind: &OfKind<'_>,
     before: Option<&Arc<RuntimeTarget>>,
 ) -> Result<Arc<RuntimeTarget>, Vec<String>> {
+    if let Some(served) = kind.served {
+        check_role(written, served)?;
+    }
     let target = runtime_target(written, kind.served.map(|served| &served.plugin), kind.limits.clone())?;
     Ok(match before {
         Some(before) if target.is_same(before) => before.clone(),
@@ -191,7 +218,7 @@ async fn settings_problems<'a>(
     };
     let problem = |SettingsProblem { setting, message }: &SettingsProblem| {
         let line = written.line_of(setting.as_deref());
-        let message = named(format!("target {:?}: settings: {message}", written.id), Some(served));
+        let message = named(format!("{} {:?}: settings: {message}", written.noun(), written.id), Some(served));
         Problem { place: format!("{}:{line}", of.config.file), message }
     };
     found.iter().map(problem).collect()

@@ -77,6 +77,7 @@ impl ReadModel {
             match change {
                 AlertChange::Save(record) => drop(alerts.insert(record.subject.clone(), Arc::new(*record))),
                 AlertChange::Forget(subject) => drop(alerts.remove(&subject)),
+                AlertChange::Deliver(_) => {}
             }
         }
     }

@@ -155,6 +155,11 @@ impl Reconfigurer {
         self.shown().config.status_pages.clone()
     }
 
+    /// The running configuration, with all active settings.
+    pub fn config(&self) -> Arc<Config> {
+        self.shown().config.clone()
+    }
+
     /// Every setting with its value and its origin.
     pub fn settings(&self) -> Vec<Setting> {
         self.shown().settings()
@@ -212,7 +217,14 @@ impl Reconfigurer {
         }
         let plugins = self.plugins();
         let written = state.running.written.clone();
-        let fit = Fit { written, overrides, plugins: &plugins, before: &state.running.targets, files: &Files::none() };
+        let fit = Fit {
+            written,
+            overrides,
+            plugins: &plugins,
+            before: &state.running.targets,
+            channels: &state.running.channels,
+            files: &Files::none(),
+        };
         let candidate = self.validator.fit(fit).await;
         let candidate = candidate.map_err(|problems| CommandError::Invalid(all(&problems)))?;
         for (key, problem) in &candidate.inactive {
@@ -314,6 +326,7 @@ impl Reconfigurer {
             overrides: state.running.overrides.clone(),
             plugins: &plugins,
             before: &state.running.targets,
+            channels: &state.running.channels,
             files,
         };
         let candidate = self.validator.fit(fit).await?;
@@ -366,7 +379,8 @@ impl Reconfigurer {
                 target.restore(known);
             }
         }
-        warn_about(changed.iter().map(|(target, _)| target), &self.plugins());
+        let channels = candidate.channels.changed.iter();
+        warn_about(changed.iter().chain(channels).map(|(target, _)| target), &self.plugins());
         for id in &removed {
             self.retire(state, id);
         }
@@ -377,7 +391,7 @@ impl Reconfigurer {
             aliases: Arc::new(candidate.config.aliases.clone()),
             plugins: self.plugins(),
             plugged,
-            alerts: AlertRules::of(&candidate.config),
+            alerts: AlertRules::of(&candidate.config, candidate.channels.targets.clone()),
             deployments: candidate.config.deployments.clone(),
         };
         let (mailbox, message) = (self.mailbox.clone(), Message::Reconfigured(Box::new(reconfigured)));
@@ -419,6 +433,7 @@ impl Admit for Reconfigurer {
             overrides: state.running.overrides.clone(),
             plugins: &plugins,
             before: &state.running.targets,
+            channels: &state.running.channels,
             files: &Files::none(),
         };
         let candidate = self.validator.fit(fit).await.map_err(|problems| misfit(&problems))?;
@@ -436,7 +451,8 @@ impl Admit for Reconfigurer {
     }
 
     fn kinds_in_use(&self) -> BTreeSet<Kind> {
-        self.shown().config.targets.iter().map(|target| target.kind.clone()).collect()
+        let config = &self.shown().config;
+        config.targets.iter().chain(&config.channels).map(|target| target.kind.clone()).collect()
     }
 
     fn record(&self, event: EventKind) {

@@ -208,7 +208,7 @@ pub fn runtime_target(
     limits: Limits,
 ) -> Result<RuntimeTarget, Vec<String>> {
     let mut problems = Vec::new();
-    let mut note = |why: String| problems.push(format!("target {:?}: {why}", written.id));
+    let mut note = |why: String| problems.push(format!("{} {:?}: {why}", written.noun(), written.id));
     let mut origins = Vec::new();
     let all = [(&written.url, &written.tls)].into_iter().chain(written.also.iter().map(|also| (&also.url, &also.tls)));
     for (url, tls) in all {
@@ -227,7 +227,7 @@ pub fn runtime_target(
     let prepared = sandbox::Target {
         id: written.id.clone(),
         name: written.name.clone(),
-        url: written.url.to_string(),
+        url: written.shown_url(),
         also: written.also.iter().map(|also| also.url.to_string()).collect(),
         labels: written.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         settings: written.settings.to_string(),
@@ -249,6 +249,7 @@ pub fn runtime_target(
             secrets,
             narrowing,
             host,
+            expands_path: written.is_channel,
         }),
         plugin: plugin.map(Plugin::digest),
         limits,
@@ -269,13 +270,15 @@ pub fn warn_about<'a>(targets: impl Iterator<Item = &'a Arc<RuntimeTarget>>, plu
         let all = [&target.config.tls].into_iter().chain(target.config.also.iter().map(|also| &also.tls));
         if all.into_iter().any(|tls| tls.insecure) {
             tracing::warn!(
-                "target {}: its certificate is NOT verified (tls.insecure): anyone on the way can read its secrets",
+                "{} {}: its certificate is NOT verified (tls.insecure): anyone on the way can read its secrets",
+                target.config.noun(),
                 target.id()
             );
         }
         if plugins.get(&target.config.kind).is_none() {
+            let (noun, used) = if target.config.is_channel { ("channel", "used") } else { ("target", "polled") };
             tracing::warn!(
-                "target {}: no plugin serves kind {}; it will be polled once a plugin is there and compiled",
+                "{noun} {}: no plugin serves kind {}; it will be {used} once a plugin is there and compiled",
                 target.id(),
                 target.config.kind
             );

@@ -285,15 +285,6 @@ pub struct AlertRecord {
     pub notified: Vec<LastNotified>,
 }
 
-/// A change of the stored alerts.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AlertChange {
-    /// Stores the record of an alert, in place of an earlier one.
-    Save(Box<AlertRecord>),
-    /// Deletes the record of an alert.
-    Forget(Subject),
-}
-
 /// An alert in a notification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifiedAlert {
@@ -328,6 +319,8 @@ pub struct NotifiedAlert {
 /// A message about one or more alerts for one channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
+    /// Its number: larger than that of every earlier notification in the database.
+    pub number: u64,
     /// The idempotency key: unique, and the same for every attempt.
     pub id: String,
     /// The channel.

@@ -207,6 +207,17 @@ events! {
             /// The alert that explains it.
             by: String,
         }
+        /// A notification could not be delivered.
+        DeliveryFailed "delivery:failed" {
+            /// The channel.
+            channel: String,
+            /// The number of the notification.
+            number: u64,
+            /// Whether it is given up. Otherwise it is tried again.
+            is_over: bool,
+            /// The reason.
+            message: String,
+        }
         /// A setting changed, or the configuration was read again.
         SettingsChanged "settings:changed" {
             /// The setting's key, or the configuration's file.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod alert;
+mod delivery;
 mod event;
 mod examination;
 mod fleet;
@@ -25,9 +26,10 @@ mod time;
 mod token;
 
 pub use alert::{
-    Acknowledgement, AlertChange, AlertEvent, AlertRecord, AlertState, Class, LastNotified, NewSilence, Notification,
-    NotifiedAlert, Resolution, SilencePeriod, SilenceState, Subject,
+    Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, NewSilence, Notification, NotifiedAlert,
+    Resolution, SilencePeriod, SilenceState, Subject,
 };
+pub use delivery::{AlertChange, ChannelState, Delivery, DeliveryFilter, DeliveryState, RouteExplanation, RouteStep};
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
 pub use fleet::{

@@ -5,11 +5,11 @@ mod fleet;
 mod plugin;
 mod targets;
 
-pub(crate) use alerts::{AlertsCommand, SilenceCommand};
+pub(crate) use alerts::{AlertsCommand, ChannelCommand, RouteCommand, SilenceCommand};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use config::Places;
 pub(crate) use fleet::{FleetCommand, FleetDevices};
-pub(crate) use plugin::{Language, PluginCommand};
+pub(crate) use plugin::{Language, PluginCommand, SendArguments};
 use std::path::PathBuf;
 pub(crate) use targets::{AddArguments, DefinitionArguments, TargetsCommand, TestArguments};
 
@@ -130,6 +130,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Remote,
     },
+    /// List and test channels, and the notifications sent to them
+    Channel {
+        /// The action [default: list]
+        #[command(subcommand)]
+        command: Option<ChannelCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Explain which routes alerts take
+    #[command(subcommand)]
+    Route(RouteCommand),
     /// List, retry and drop dead letters: targets that have failed for long and are polled rarely
     DeadLetter {
         /// The action [default: list]

@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod apply;
 pub(crate) mod breaker;
+pub(crate) mod channel;
 pub(crate) mod check;
 pub(crate) mod dead_letter;
 pub(crate) mod events;

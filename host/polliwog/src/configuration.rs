@@ -7,6 +7,7 @@ use config::{
     environment, find, misspelt,
 };
 use model::{Kind, TargetId};
+use notify::{Matchers, Route};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +114,30 @@ pub(crate) fn demo(port: u16, fleet: Option<FleetConfig>) -> Arc<Extra> {
     Arc::new(Extra {
         targets: demo::targets(port).into_iter().map(target).collect(),
         aliases: demo::ALIASES.into_iter().map(alias).collect(),
+        channels: vec![demo_channel(port)],
+        routes: vec![demo_route()],
         fleet,
     })
+}
+
+/// The name of the demo's channel, and of its route.
+const DEMO_CHANNEL: &str = "demo";
+
+/// The channel to the demo's receiver.
+fn demo_channel(port: u16) -> TargetConfig {
+    let url = format!("http://127.0.0.1:{port}{}", demo::RECEIVER);
+    let channel = TargetConfig::new(
+        TargetId::new(DEMO_CHANNEL).expect("the constant is an id"),
+        Kind::new("webhook").expect("the constant is a kind"),
+        url.parse().expect("the demo's URLs are URLs"),
+    );
+    TargetConfig { is_channel: true, ..channel }
+}
+
+/// The route to the demo's channel. It waits for less than others, so that the first notification comes soon.
+fn demo_route() -> Route {
+    let short = |seconds| Duration::from_secs(seconds);
+    let (group_wait, group_interval) = (short(2), short(30));
+    let channels = vec![DEMO_CHANNEL.to_owned()];
+    Route { group_wait, group_interval, ..Route::new(DEMO_CHANNEL, Matchers(Vec::new()), channels) }
 }

@@ -22,16 +22,18 @@ mod logging;
 mod means;
 mod output;
 mod plugins;
+mod routing;
 mod silences;
+mod troubles;
 mod web_host;
 mod what_if;
 
 use anyhow::Context;
 use clap::Parser;
-use cli::{Arguments, Command, PluginCommand, PollArguments};
+use cli::{Arguments, Command, PluginCommand, PollArguments, RouteCommand};
 use commands::{
-    alerts, apply, breaker, check, dead_letter, events, explain, fleet, history, import, plugin, poll, replay, run,
-    settings, setup, silence, simulate, status, targets, token,
+    alerts, apply, breaker, channel, check, dead_letter, events, explain, fleet, history, import, plugin, poll, replay,
+    run, settings, setup, silence, simulate, status, targets, token,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -92,6 +94,8 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Targets { command, common } => targets::targets(&common, command).await,
             Command::Alerts { command, common } => alerts::alerts(&common, command).await,
             Command::Silence { command, common } => silence::silence(&common, command).await,
+            Command::Channel { command, common } => channel::channel(&common, command).await,
+            Command::Route(RouteCommand::Explain { alert, common }) => channel::explain(&common, &alert).await,
             Command::DeadLetter { command, common } => dead_letter::dead_letter(&common, command).await,
             Command::Breaker { command, common } => breaker::breaker(&common, command).await,
             Command::Settings { command, common } => settings::settings(&common, command).await,
@@ -103,7 +107,8 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Plugin(PluginCommand::List { common, json }) => plugin::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("handled before the runtime starts"),
             Command::Plugin(PluginCommand::Accept { file, common }) => plugin::accept::accept(&file, &common),
-            Command::Plugin(PluginCommand::New { name, lang }) => plugin::new::new(&name, lang),
+            Command::Plugin(PluginCommand::New { name, lang, notifier }) => plugin::new::new(&name, (lang, notifier)),
+            Command::Plugin(PluginCommand::Send(arguments)) => plugin::send::send(&arguments).await,
             Command::Plugin(PluginCommand::Test { path, update, json }) => {
                 plugin::test::test(&path, update, json).await
             }

@@ -41,7 +41,7 @@ pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Unc
 pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind) -> anyhow::Result<Arc<Served>> {
     let plugins = load(config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
     plugins.get(kind).cloned().ok_or_else(|| {
-        let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+        let kinds: Vec<&str> = plugins.of_role(false).map(|served| served.plugin.descriptor().kind.as_str()).collect();
         let refused = plugins.refused().iter().take(3);
         let refused: String = refused.map(|file| format!("; {} is refused: {}", file.file, file.reason)).collect();
         let folder = config.plugin_dir.display();
@@ -51,7 +51,7 @@ pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind
 
 /// The rules for files that may take over kinds with targets.
 pub(crate) fn trust(config: &Config) -> Trust {
-    let in_use = config.targets.iter().map(|target| target.kind.clone());
+    let in_use = config.targets.iter().chain(&config.channels).map(|target| target.kind.clone());
     Trust::new(&config.trusted_plugins, in_use, &config.data_dir)
 }
 

@@ -2,22 +2,24 @@
 
 use crate::admin::{self, ADMIN_TOKEN};
 use crate::fleet_host::Fleet;
+use crate::routing;
 use crate::silences;
 use crate::what_if::{Present, what_if};
 use bytes::Bytes;
 use catalog::FileError;
 use config::environment;
 use engine::{
-    Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, Message, ReadModel, Reconfigurer,
+    Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, Message, Outbox, ReadModel, Reconfigurer,
     random_bytes,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, AlertRecord, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary,
-    Moment, NewSilence, PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, SilenceState,
-    StatusPage, Subject, TargetId, TargetSource, TargetState, Term, TestStep, Tested, Timestamp, hex,
+    AccessChange, AlertRecord, Ask, ChannelState, CommandError, Definition, Delivery, DeliveryFilter, Explanation,
+    History, KindDescription, LatencySummary, Moment, NewSilence, PluginState, PollMeasure, Replay, RouteExplanation,
+    RouteStep, SchedulerState, SequencedEvent, Setting, SilenceState, StatusPage, Subject, TargetId, TargetSource,
+    TargetState, Term, TestStep, Tested, Timestamp, hex,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -74,9 +76,20 @@ pub(crate) struct RunningHost {
     pub replays: Semaphore,
     /// The host's part in a fleet.
     pub fleet: Option<Fleet>,
+    /// Sends notifications.
+    pub outbox: Outbox,
 }
 
 impl RunningHost {
+    /// Fails with the reason if the database does not take results.
+    pub(crate) fn database(&self) -> Result<(), String> {
+        if let Some(trouble) = self.store.writer().trouble() {
+            return Err(trouble);
+        }
+        let failing = self.store.writer().gauges().failing.load(Ordering::Relaxed);
+        if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
+    }
+
     /// Reads from the database on a thread where blocking is allowed.
     fn read<T: Send + 'static>(
         &self,
@@ -216,11 +229,7 @@ impl web::Host for RunningHost {
 
     fn readiness(&self) -> Result<(), String> {
         self.health()?;
-        if let Some(trouble) = self.store.writer().trouble() {
-            return Err(trouble);
-        }
-        let failing = self.store.writer().gauges().failing.load(Ordering::Relaxed);
-        if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
+        self.database()
     }
 
     fn loop_answers(&self) -> BoxFuture<'_, bool> {
@@ -262,6 +271,37 @@ impl web::Host for RunningHost {
 
     fn matching(&self, conditions: &[(String, String)]) -> Result<Vec<Arc<AlertRecord>>, String> {
         silences::matching(self.read_model.alerts(), conditions)
+    }
+
+    fn channels(&self) -> Vec<ChannelState> {
+        self.outbox.channels()
+    }
+
+    fn test_channel(&self, name: String) -> BoxFuture<'_, Result<(), CommandError>> {
+        async move { self.outbox.test(&name).await }.boxed()
+    }
+
+    fn deliveries(&self, filter: DeliveryFilter, limit: u32) -> BoxFuture<'_, Result<Vec<Delivery>, String>> {
+        self.read(move |reader| reader.deliveries(&filter, limit))
+    }
+
+    fn retry_delivery(&self, number: u64) -> BoxFuture<'_, Result<(), CommandError>> {
+        async move {
+            let found = self.read(move |reader| reader.delivery(number)).await.map_err(CommandError::Conflict)?;
+            let missing = || CommandError::Missing(format!("there is no notification {number}"));
+            self.outbox.retry(found.ok_or_else(missing)?)
+        }
+        .boxed()
+    }
+
+    fn routes(&self) -> Vec<RouteStep> {
+        self.reconfigurer.config().routes.iter().map(routing::step).collect()
+    }
+
+    fn explain_route(&self, target: &TargetId, dependency: Option<&str>) -> Result<RouteExplanation, CommandError> {
+        let silences = self.reconfigurer.silences().into_iter().map(|(silence, _)| silence).collect();
+        let now = self.clock.wall();
+        routing::explain(&self.reconfigurer.config(), self.read_model.alerts(), (silences, now), (target, dependency))
     }
 
     fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<Explanation<Timestamp>, CommandError>> {

@@ -30,6 +30,7 @@ mod refusal;
 mod run;
 mod schema;
 mod secret_spec;
+mod send;
 mod setup;
 mod text;
 mod ticker;
@@ -42,12 +43,13 @@ pub use lanes::Lanes;
 pub use limits::Limits;
 pub use machine_code::{Backtrace, BuiltIn};
 pub use meter::measured;
-pub use plugin::{Descriptor, Plugin};
+pub use plugin::{Descriptor, Plugin, Role};
 pub use recording::{Recording, Timing};
 pub use refusal::Refusal;
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
 pub use schema::{SettingsProblem, resolved};
 pub use secret_spec::{SecretSpec, with_account};
+pub use send::Sent;
 pub use setup::{Member, Setup, is_account};
 
 /// The versions of the contract that this host supports, newest first.

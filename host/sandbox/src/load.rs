@@ -2,10 +2,10 @@
 
 use crate::CONTRACT_VERSIONS;
 use crate::compile::{Compiled, MAX_FILE_BYTES};
-use crate::host::v0_1::{self, PluginPre};
+use crate::host::v0_1::{self, NotifierPlugin, NotifierPluginPre, PluginPre};
 use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
-use crate::plugin::{Descriptor, Parts, Plugin};
+use crate::plugin::{Descriptor, Exports, Parts, Plugin, Role};
 use crate::refusal::Refusal;
 use crate::run::{Call, Sandbox};
 use crate::schema::{Schema, SettingsProblem};
@@ -13,7 +13,7 @@ use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use crate::text::clean;
 use machine_code::BuiltIn;
-use model::{FailureCategory, Kind, Timestamp};
+use model::{Failure, FailureCategory, Kind, Timestamp};
 use regex::RegexBuilder;
 use rustix::io::Errno;
 use serde_json::Value;
@@ -101,20 +101,26 @@ impl Sandbox {
     async fn prepare(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
         let component = map(self.engine(), &compiled.path).map_err(|error| not_mapped(&error))?;
         let compile_time = compiled.took;
-        let imports = self.check_imports(&component)?;
+        let (imports, is_notifier) = self.check_interfaces(&component)?;
         check_resources(&component)?;
         let mismatch = |why: &str| {
             let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
             Refusal::permanent("contract_mismatch", message)
         };
         let instance = self.linker().instantiate_pre(&component);
-        let pre = instance.and_then(PluginPre::new).map_err(|error| mismatch(&first_line(&error)))?;
-        let poll = v0_1::poll_export(&component).ok_or_else(|| mismatch("it has no function `poll`"))?;
-        let described = self.describe(&pre).await?;
+        let differs = |error: wasmtime::Error| mismatch(&first_line(&error));
+        let exports = if is_notifier {
+            Exports::Notifier(instance.and_then(NotifierPluginPre::new).map_err(differs)?)
+        } else {
+            let pre = instance.and_then(PluginPre::new).map_err(differs)?;
+            let poll = v0_1::poll_export(&component).ok_or_else(|| mismatch("it has no function `poll`"))?;
+            Exports::Poller { pre, poll }
+        };
+        let (described, role) = self.describe(&exports).await?;
         // The check is bounded, but it must not block other tasks of this runtime.
-        let checked = tokio::task::spawn_blocking(move || check_descriptor(described));
+        let checked = tokio::task::spawn_blocking(move || check_descriptor(described, role));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
-        Ok(Parts { pre, poll, descriptor, schema, digest, size, imports, compile_time }.into())
+        Ok(Parts { exports, descriptor, schema, digest, size, imports, compile_time }.into())
     }
 
     /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.
@@ -129,11 +135,17 @@ impl Sandbox {
         if !problems.is_empty() {
             return Ok(problems);
         }
-        let (text, pre) = (settings.to_string(), plugin.pre().clone());
+        let (text, plugin_of) = (settings.to_string(), plugin.clone());
         let enter = move |mut store: Store<State>| async move {
-            let result = match pre.instantiate_async(&mut store).await {
-                Ok(instance) => instance.polliwog_poller_poller().call_check_settings(&mut store, &text).await,
-                Err(error) => Err(error),
+            let result = match plugin_of.exports() {
+                Exports::Poller { pre, .. } => match pre.instantiate_async(&mut store).await {
+                    Ok(instance) => instance.polliwog_poller_poller().call_check_settings(&mut store, &text).await,
+                    Err(error) => Err(error),
+                },
+                Exports::Notifier(pre) => match pre.instantiate_async(&mut store).await {
+                    Ok(instance) => instance.polliwog_poller_notifier().call_check_settings(&mut store, &text).await,
+                    Err(error) => Err(error),
+                },
             };
             (result, store)
         };
@@ -148,49 +160,83 @@ impl Sandbox {
         }
     }
 
-    fn check_imports(&self, component: &Component) -> Result<Vec<String>, Refusal> {
+    /// Checks the imports and exports of a component. Returns its imports, and whether it is a notifier.
+    fn check_interfaces(&self, component: &Component) -> Result<(Vec<String>, bool), Refusal> {
         let kind = component.component_type();
         let imports: Vec<String> = kind.imports(self.engine()).map(|(name, _)| name.to_owned()).collect();
         for import in &imports {
             check_import(import)?;
         }
         let exports: Vec<String> = kind.exports(self.engine()).map(|(name, _)| name.to_owned()).collect();
-        match exports.iter().find(|export| export.starts_with("polliwog:poller/poller@")) {
-            Some(export) => check_version(export)?,
-            None => {
-                let message = "it is a component, but does not export polliwog:poller/poller: build it with the SDK";
-                return Err(Refusal::permanent("no_poller", message));
+        let exported = |prefix| exports.iter().find(|export| export.starts_with(prefix));
+        let (poller, notifier) = (exported("polliwog:poller/poller@"), exported("polliwog:poller/notifier@"));
+        let refuse = |code, message: &str| Err(Refusal::permanent(code, message));
+        match (poller, notifier) {
+            (Some(_), Some(_)) => {
+                refuse("two_roles", "it exports both a poller and a notifier: make two plugins of it")
             }
+            (Some(export), None) | (None, Some(export)) => {
+                check_version(export)?;
+                Ok((imports, notifier.is_some()))
+            }
+            (None, None) => refuse(
+                "no_poller",
+                "it is a component, but exports neither polliwog:poller/poller nor polliwog:poller/notifier: build it \
+                 with the SDK",
+            ),
         }
-        Ok(imports)
     }
 
-    async fn describe(&self, pre: &PluginPre<State>) -> Result<v0_1::Descriptor, Refusal> {
-        let pre = pre.clone();
-        let enter = move |mut store: Store<State>| async move {
-            let result = match pre.instance_pre().instantiate_async(&mut store).await {
-                Ok(instance) => match v0_1::Plugin::new(&mut store, &instance) {
-                    Ok(plugin) => plugin.polliwog_poller_poller().call_describe(&mut store).await.map(Ok),
-                    // The exports have the right names but different types.
-                    Err(error) => Ok(Err(error)),
-                },
-                Err(error) => Err(error),
-            };
-            (result, store)
-        };
-        let described = self.call(Call::pure("describe", self.slot().await), enter).await.result.map_err(|fault| {
-            if fault.category == FailureCategory::Transient {
-                // The plugin did not exhaust its CPU time, so the machine is busy.
-                return Refusal::transient("not_described", "describe did not finish in time: this machine is busy");
+    async fn describe(&self, exports: &Exports) -> Result<(v0_1::Descriptor, Role), Refusal> {
+        // The exports may have the right names but different types: the inner error.
+        match exports {
+            Exports::Poller { pre, .. } => {
+                let pre = pre.clone();
+                let enter = move |mut store: Store<State>| async move {
+                    let result = match pre.instance_pre().instantiate_async(&mut store).await {
+                        Ok(instance) => match v0_1::Plugin::new(&mut store, &instance) {
+                            Ok(plugin) => plugin.polliwog_poller_poller().call_describe(&mut store).await.map(Ok),
+                            Err(error) => Ok(Err(error)),
+                        },
+                        Err(error) => Err(error),
+                    };
+                    (result, store)
+                };
+                Ok((described(self.call(Call::pure("describe", self.slot().await), enter).await.result)?, Role::Poller))
             }
-            Refusal::stored("describe_failed", format!("describe failed ({}): {}", fault.code, fault.message))
-        })?;
-        described.map_err(|error| {
-            let why = clean(&error.root_cause().to_string(), TITLE * 4);
-            let message = format!("its types differ from the contract ({why}): build it with this host's SDK");
-            Refusal::permanent("contract_mismatch", message)
-        })
+            Exports::Notifier(pre) => {
+                let pre = pre.clone();
+                let enter = move |mut store: Store<State>| async move {
+                    let result = match pre.instance_pre().instantiate_async(&mut store).await {
+                        Ok(instance) => match NotifierPlugin::new(&mut store, &instance) {
+                            Ok(plugin) => plugin.polliwog_poller_notifier().call_describe(&mut store).await.map(Ok),
+                            Err(error) => Ok(Err(error)),
+                        },
+                        Err(error) => Err(error),
+                    };
+                    (result, store)
+                };
+                let called = self.call(Call::pure("describe", self.slot().await), enter).await;
+                Ok(v0_1::of_notifier(described(called.result)?))
+            }
+        }
     }
+}
+
+/// Returns the result of `describe`, or the refusal for a plugin that did not return one.
+fn described<T>(result: Result<wasmtime::Result<T>, Failure>) -> Result<T, Refusal> {
+    let found = result.map_err(|fault| {
+        if fault.category == FailureCategory::Transient {
+            // The plugin did not exhaust its CPU time, so the machine is busy.
+            return Refusal::transient("not_described", "describe did not finish in time: this machine is busy");
+        }
+        Refusal::stored("describe_failed", format!("describe failed ({}): {}", fault.code, fault.message))
+    })?;
+    found.map_err(|error| {
+        let why = clean(&error.root_cause().to_string(), TITLE * 4);
+        let message = format!("its types differ from the contract ({why}): build it with this host's SDK");
+        Refusal::permanent("contract_mismatch", message)
+    })
 }
 
 /// Returns the refusal for a descriptor whose check took too long.
@@ -299,7 +345,7 @@ fn check_resources(component: &Component) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Refusal> {
+fn check_descriptor(found: v0_1::Descriptor, role: Role) -> Result<(Descriptor, Schema), Refusal> {
     let bad = |message: String| Refusal::stored("bad_descriptor", message);
     let kind = Kind::new(&found.kind).map_err(|error| bad(format!("its kind is not valid: {error}")))?;
     if found.version.is_empty() || found.version.len() > VERSION {
@@ -333,11 +379,15 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
         }
         used
     };
-    let default_interval = clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL));
+    let default_interval = match role {
+        Role::Poller => clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL)),
+        Role::Notifier { .. } => Duration::ZERO,
+    };
     let default_timeout = clamp("timeout", found.default_timeout_ms, (SHORTEST_TIMEOUT, LONGEST_TIMEOUT));
     let setup = found.setup.map(|setup| Setup::read(setup, &secrets, &settings_schema)).transpose();
     let setup = setup.map_err(|why| bad(format!("its setup {why}")))?;
     let descriptor = Descriptor {
+        role,
         kind,
         title: clean(&found.title, TITLE),
         version: clean(&found.version, VERSION),

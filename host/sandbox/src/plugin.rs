@@ -2,7 +2,7 @@
 
 use crate::CONTRACT_VERSIONS;
 use crate::host::State;
-use crate::host::v0_1::PluginPre;
+use crate::host::v0_1::{NotifierPluginPre, PluginPre};
 use crate::schema::Schema;
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
@@ -14,10 +14,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use wasmtime::component::ComponentExportIndex;
 
+/// The work of a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It polls targets.
+    Poller,
+    /// It sends notifications.
+    Notifier {
+        /// Whether the receiver groups alerts, and must get each of them.
+        needs_every_alert: bool,
+    },
+}
+
 /// The checked descriptor of a plugin.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
-    /// The kind that the plugin serves.
+    /// The work of the plugin.
+    pub role: Role,
+    /// The kind that the plugin serves, of targets or of channels.
     pub kind: Kind,
     /// The display name.
     pub title: String,
@@ -29,9 +43,9 @@ pub struct Descriptor {
     pub settings_schema: Value,
     /// The secrets that an operator can configure.
     pub secrets: Vec<SecretSpec>,
-    /// The interval of a target without a configured interval.
+    /// The interval of a target without a configured interval; zero for a notifier.
     pub default_interval: Duration,
-    /// The timeout of a target without a configured timeout.
+    /// The timeout of a target or channel without a configured timeout.
     pub default_timeout: Duration,
     /// How a service of this kind becomes a target. `None` if the plugin does not describe it.
     pub setup: Option<Setup>,
@@ -41,11 +55,19 @@ pub struct Descriptor {
 #[derive(Clone)]
 pub struct Plugin(Arc<Parts>);
 
+/// The exports of a plugin.
+pub(crate) enum Exports {
+    Poller {
+        pre: PluginPre<State>,
+        /// The place of the function `poll`.
+        poll: ComponentExportIndex,
+    },
+    Notifier(NotifierPluginPre<State>),
+}
+
 /// The parts of a [`Plugin`].
 pub(crate) struct Parts {
-    pub pre: PluginPre<State>,
-    /// The place of the function `poll`.
-    pub poll: ComponentExportIndex,
+    pub exports: Exports,
     pub descriptor: Descriptor,
     pub schema: Schema,
     /// The SHA-256 of the file.
@@ -102,7 +124,11 @@ impl Plugin {
 
     /// Returns the addresses at which the machine code and its data are mapped, as long as the plugin is loaded.
     pub fn image(&self) -> Range<usize> {
-        let image = self.0.pre.instance_pre().component().image_range();
+        let pre = match &self.0.exports {
+            Exports::Poller { pre, .. } => pre.instance_pre(),
+            Exports::Notifier(pre) => pre.instance_pre(),
+        };
+        let image = pre.component().image_range();
         image.start.addr()..image.end.addr()
     }
 
@@ -110,11 +136,7 @@ impl Plugin {
         &self.0.schema
     }
 
-    pub(crate) fn pre(&self) -> &PluginPre<State> {
-        &self.0.pre
-    }
-
-    pub(crate) fn poll(&self) -> &ComponentExportIndex {
-        &self.0.poll
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.0.exports
     }
 }

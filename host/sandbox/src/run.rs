@@ -10,7 +10,7 @@ use crate::host::{Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
-use crate::plugin::Plugin;
+use crate::plugin::{Exports, Plugin};
 use crate::setup::{self, Member};
 use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
 use futures_util::FutureExt;
@@ -159,10 +159,10 @@ pub(crate) struct Call {
 }
 
 /// A call that may send requests.
-struct Prepared {
-    call: Call,
-    session: Arc<Session>,
-    wire_target: types::Target,
+pub(crate) struct Prepared {
+    pub call: Call,
+    pub session: Arc<Session>,
+    pub wire_target: types::Target,
 }
 
 /// The result of a call of a plugin.
@@ -254,7 +254,10 @@ impl Sandbox {
         let (plugin, limits) = (job.plugin.clone(), job.limits);
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let enter = move |mut store: Store<State>| async move {
-            let result = v0_1::poll(plugin.pre(), plugin.poll(), (&mut store, &wire_target)).await;
+            let result = match plugin.exports() {
+                Exports::Poller { pre, poll } => v0_1::poll(pre, poll, (&mut store, &wire_target)).await,
+                Exports::Notifier(_) => Err(no_poller()),
+            };
             (result, store)
         };
         let Called { result, mut usage } = self.call(call, enter).await;
@@ -277,9 +280,12 @@ impl Sandbox {
         let plugin = job.plugin.clone();
         let Prepared { call, wire_target, .. } = self.with_session(job, deadline, self.slot().await);
         let enter = move |mut store: Store<State>| async move {
-            let result = match plugin.pre().instantiate_async(&mut store).await {
-                Ok(instance) => instance.polliwog_poller_poller().call_members(&mut store, &wire_target).await,
-                Err(error) => Err(error),
+            let result = match plugin.exports() {
+                Exports::Poller { pre, .. } => match pre.instantiate_async(&mut store).await {
+                    Ok(instance) => instance.polliwog_poller_poller().call_members(&mut store, &wire_target).await,
+                    Err(error) => Err(error),
+                },
+                Exports::Notifier(_) => Err(no_poller()),
             };
             (result, store)
         };
@@ -287,7 +293,7 @@ impl Sandbox {
     }
 
     /// Prepares a call that may send requests.
-    fn with_session(&self, job: Job, deadline: Instant, slot: OwnedSemaphorePermit) -> Prepared {
+    pub(crate) fn with_session(&self, job: Job, deadline: Instant, slot: OwnedSemaphorePermit) -> Prepared {
         let Job { plugin, target, grant, limits, now, tape, .. } = job;
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
@@ -415,6 +421,11 @@ impl Sandbox {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
+}
+
+/// The error of a call that the role of a plugin does not permit. Configurations with such a plugin are refused.
+fn no_poller() -> wasmtime::Error {
+    wasmtime::Error::msg("this plugin sends notifications and cannot poll")
 }
 
 /// Returns the cause of a failed poll. A service that answered any request can be reached.

@@ -4,13 +4,13 @@
 
 use crate::tables::tier::{self, Tier};
 use crate::tables::{
-    alert, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target, token,
-    transition,
+    alert, delivery, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target,
+    token, transition,
 };
 use crate::wire::StoredPoint;
 use model::{
-    AlertRecord, DeploymentReport, FleetPlace, History, KeptPlace, KeptRecord, LatencySummary, QueuedRecord,
-    SequencedEvent, Session, TargetId, Timestamp, Token,
+    AlertRecord, Delivery, DeliveryFilter, DeploymentReport, FleetPlace, History, KeptPlace, KeptRecord,
+    LatencySummary, QueuedRecord, SequencedEvent, Session, TargetId, Timestamp, Token,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -180,6 +180,21 @@ impl Reader {
     /// Returns all alerts, by subject.
     pub fn alerts(&self) -> Result<Vec<AlertRecord>, ReadError> {
         self.with(alert::all)
+    }
+
+    /// Returns the deliveries that wait, the oldest first, and the number of the last one of all.
+    pub fn waiting_deliveries(&self) -> Result<(Vec<Delivery>, u64), ReadError> {
+        self.with(delivery::waiting)
+    }
+
+    /// Returns at most `limit` deliveries, the newest first.
+    pub fn deliveries(&self, filter: &DeliveryFilter, limit: u32) -> Result<Vec<Delivery>, ReadError> {
+        self.with(|connection| delivery::page(connection, filter, limit))
+    }
+
+    /// Returns the delivery with a number.
+    pub fn delivery(&self, number: u64) -> Result<Option<Delivery>, ReadError> {
+        self.with(|connection| delivery::one(connection, number))
     }
 
     /// Returns the place of this host's reports at the broker of the fleet; `None` if the host is not an agent.

@@ -3,8 +3,8 @@
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
 use crate::tables::{
-    alert, dependency, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target,
-    tier, token, transition,
+    alert, delivery, dependency, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting,
+    target, tier, token, transition,
 };
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
@@ -53,8 +53,11 @@ const V10: [&str; 1] = [fleet_kept::V10];
 /// Adds alerts.
 const V11: [&str; 1] = [alert::V11];
 
+/// Adds deliveries of notifications.
+const V12: [&str; 1] = [delivery::V12];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 11] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10, &V11];
+const VERSIONS: [&[&str]; 12] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10, &V11, &V12];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

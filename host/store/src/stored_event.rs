@@ -30,7 +30,7 @@ macro_rules! as_is {
         }
     )*};
 }
-as_is!(String, Option<String>, u32);
+as_is!(String, Option<String>, u32, u64, bool);
 
 macro_rules! as_text {
     ($($type:ty, $restore:expr;)*) => {$(
@@ -110,6 +110,7 @@ stored_events! {
     AlertFiring { alert: String, status: Status, message: Option<String> }
     AlertResolved { alert: String }
     AlertSuppressed { alert: String, by: String }
+    DeliveryFailed { channel: String, number: u64, is_over: bool, message: String }
     SettingsChanged { what: String, value: Option<String> }
 }
 

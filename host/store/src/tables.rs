@@ -4,6 +4,7 @@
 //! by the names that the API uses.
 
 pub(crate) mod alert;
+pub(crate) mod delivery;
 pub(crate) mod dependency;
 pub(crate) mod error;
 pub(crate) mod event;

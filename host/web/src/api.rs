@@ -6,6 +6,7 @@
 mod alerts;
 mod aliases;
 mod breakers;
+mod channels;
 mod commands;
 mod dead_letters;
 mod definitions;
@@ -49,6 +50,7 @@ fn parts() -> (Router<Shared>, Router<Shared>, OpenApi) {
         .merge(dependencies::routes())
         .merge(alerts::routes())
         .merge(silences::routes())
+        .merge(channels::routes())
         .merge(aliases::routes())
         .merge(dead_letters::routes())
         .merge(breakers::routes())

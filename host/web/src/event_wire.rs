@@ -61,6 +61,9 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         }
         EventKind::AlertResolved { alert } => (json!({ "alert": alert }), json!({})),
         EventKind::AlertSuppressed { alert, by } => (json!({ "alert": alert }), json!({ "by": by })),
+        EventKind::DeliveryFailed { channel, number, is_over, message } => {
+            (json!({ "channel": channel }), json!({ "number": number, "givenUp": is_over, "error": message }))
+        }
         EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),
     };
     let mut payload = json!({ "event": event.kind.name(), "timestamp": time(event.at) });
@@ -109,6 +112,10 @@ pub(crate) fn sentence(kind: &EventKind) -> String {
         }
         EventKind::AlertResolved { alert } => format!("{alert} is over"),
         EventKind::AlertSuppressed { alert, by } => format!("{alert} is explained by {by}"),
+        EventKind::DeliveryFailed { channel, number, is_over, message } => {
+            let then = if *is_over { "is given up" } else { "is tried again" };
+            format!("notification {number} for channel {channel} {then}: {message}")
+        }
         EventKind::SettingsChanged { what, value } => match value {
             Some(value) => format!("{what} = {value}"),
             None => format!("{what} is no longer set"),

@@ -3,6 +3,7 @@
 //! Counters come from [`Metrics`]. States are read from the host at each scrape, so that the series of a removed target
 //! disappear.
 
+mod alerts;
 mod fleet;
 mod format;
 mod labels;
@@ -68,6 +69,7 @@ fn states(prefix: &str, host: &dyn Host) -> Registry {
         register_value(&mut states, kind, name, help, value);
     }
     plugins(&mut states, prefix, host.plugins());
+    alerts::register_all(&mut states, host);
     if let Some(fleet) = host.fleet() {
         fleet::register_all(&mut states, fleet);
     }

@@ -5,9 +5,10 @@ use axum::body::Bytes;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, AlertRecord, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary,
-    NewSilence, PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, SilenceState, StatusPage,
-    Subject, TargetId, TargetSource, TargetState, TestStep, Tested, Timestamp,
+    AccessChange, AlertRecord, Ask, ChannelState, CommandError, Definition, Delivery, DeliveryFilter, Explanation,
+    History, KindDescription, LatencySummary, NewSilence, PluginState, PollMeasure, Replay, RouteExplanation,
+    RouteStep, SchedulerState, SequencedEvent, Setting, SilenceState, StatusPage, Subject, TargetId, TargetSource,
+    TargetState, TestStep, Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,6 +146,24 @@ pub trait Host: Send + Sync + 'static {
 
     /// The open alerts that match all conditions. Fails if a condition is not valid.
     fn matching(&self, conditions: &[(String, String)]) -> Result<Vec<Arc<AlertRecord>>, String>;
+
+    /// Every configured channel.
+    fn channels(&self) -> Vec<ChannelState>;
+
+    /// Sends a test notification and waits for its outcome.
+    fn test_channel(&self, name: String) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// At most `limit` deliveries, the newest first.
+    fn deliveries(&self, filter: DeliveryFilter, limit: u32) -> BoxFuture<'_, Result<Vec<Delivery>, String>>;
+
+    /// Tries a delivery again, at once.
+    fn retry_delivery(&self, number: u64) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// Every route: its name, its conditions, and its channels.
+    fn routes(&self) -> Vec<RouteStep>;
+
+    /// Compares an alert of a target, or of a dependency of it, with the routes.
+    fn explain_route(&self, target: &TargetId, dependency: Option<&str>) -> Result<RouteExplanation, CommandError>;
 
     /// Every alias by name: its canonical name, and the source.
     fn aliases(&self) -> Vec<(String, String, TargetSource)>;

@@ -1,6 +1,7 @@
 //! The HTML pages. They work without the script, which keeps their content up to date.
 
 mod alerts;
+mod channels;
 mod definition;
 mod dependants;
 mod dependency;
@@ -73,7 +74,7 @@ pub(crate) async fn asset(Path(file): Path<String>) -> Response {
 
 /// Whether a path is that of a page. A browser without a session is sent to the log-in.
 pub(crate) fn is_page(path: &str) -> bool {
-    path == "/wall"
+    ["/wall", "/channels"].contains(&path)
         || Place::ALL.iter().any(|place| place.path() == path)
         || ["/targets/", "/dependencies/", "/fleet/"].iter().any(|of| path.starts_with(of))
 }
@@ -85,6 +86,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/targets/{id}", get(target::fragment))
         .route("/dependencies/{name}", get(dependency::fragment))
         .route("/alerts", get(alerts::fragment))
+        .route("/channels", get(channels::fragment))
         .route("/graph", get(graph::fragment))
         .route("/events", get(events::fragment))
         .route("/scheduler", get(scheduler::fragment))
@@ -101,6 +103,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/targets/{id}", get(target::page))
         .route("/dependencies/{name}", get(dependency::page))
         .route("/alerts", get(alerts::page))
+        .route("/channels", get(channels::page))
         .route("/graph", get(graph::page))
         .route("/events", get(events::page))
         .route("/scheduler", get(scheduler::page))

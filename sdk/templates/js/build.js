@@ -25,7 +25,7 @@ const table = bundle.split("\n").map((_, line) => {
 const { component } = await componentize(`globalThis.polliwogLines = ${JSON.stringify(table)};\n${bundle}`, {
   sourceName: "bundle.js",
   witPath: `${import.meta.dirname}/wit`,
-  worldName: "plugin",
+  worldName: "{{world}}",
   // All requests go through polliwog:poller/http.
   disableFeatures: ["http", "fetch-event"],
 });

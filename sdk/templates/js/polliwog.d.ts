@@ -67,6 +67,7 @@ export const http: {
   send(path: string, options?: RequestOptions): Response;
   /** Statuses other than 2xx fail. */
   get(path: string, options?: RequestOptions): Response;
+  postJson(path: string, body: unknown, options?: RequestOptions): Response;
   getAll(paths: string[], options?: RequestOptions): ({ response: Response; failure?: undefined } | { failure: PollError; response?: undefined })[];
 };
 export const cache: {
@@ -84,3 +85,20 @@ export function number(value: unknown): number;
 export function entries(value: unknown): [string, unknown][];
 export const flag: (value: unknown) => boolean;
 export function plugin<Settings = Record<string, any>>(definition: Definition<Settings>): object;
+export interface Channel { name: string; url: string; settings: string; secrets: string[]; now: bigint; timeoutMs: number }
+export interface Alert {
+  fingerprint: string; event: "firing" | "resolved" | "flapping" | "repeated" | "test"; status: Status; class: string;
+  targetId?: string; targetName: string; kind: string; dependency?: string; title: string; summary: string;
+  since: bigint; resolvedAt?: bigint; labels: { name: string; value: string }[]; link?: string; suppresses: number;
+}
+/** A message about at most 100 alerts, the worst first. `id` is the same for each attempt. */
+export interface Notification {
+  id: string; group: { name: string; value: string }[]; alerts: Alert[]; omitted: number; link?: string;
+}
+export interface NotifierDefinition<Settings> {
+  kind: string; title: string; version: string; summary: string; settings?: Record<string, object>; required?: string[];
+  secrets?: SecretSpec[]; needsEveryAlert?: boolean;
+  check?(settings: Settings): string[];
+  send(channel: Channel, settings: Settings, notification: Notification): void;
+}
+export function notifier<Settings = Record<string, any>>(definition: NotifierDefinition<Settings>): object;

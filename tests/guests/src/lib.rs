@@ -31,7 +31,7 @@ macro_rules! guest {
     };
 }
 
-pub use polliwog_sdk::bindings::exports::polliwog::poller::poller::Guest;
+pub use polliwog_sdk::poller_bindings::exports::polliwog::poller::poller::Guest;
 
 /// Registers a guest that implements [`Guest`] without the SDK's trait, for results that the SDK cannot produce:
 /// `raw_guest!(describe)` with a function `fn() -> Descriptor`, and `raw_guest!(describe, check)` with an additional
@@ -66,7 +66,7 @@ macro_rules! raw_guest {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = RawGuest;
-    polliwog_sdk::bindings::export_plugin!(Export with_types_in polliwog_sdk::bindings);
+    polliwog_sdk::poller_bindings::export_poller!(Export with_types_in polliwog_sdk::poller_bindings);
         };
     };
 }

@@ -5,10 +5,10 @@
 use super::Driver;
 use crate::alerts::{AlertRules, KnownReading};
 use model::{
-    AlertChange, AlertState, Cause, Class, CommandError, Event, EventKind, Failure, Kind, SequencedEvent, Status,
-    Subject, TargetId,
+    AlertChange, AlertState, Cause, Class, CommandError, Delivery, Event, EventKind, Failure, Kind, SequencedEvent,
+    Status, Subject, TargetId,
 };
-use notify::{Action, Input, Now, Outcome, Polled, Trouble};
+use notify::{Action, Input, MAX_OPEN, Now, Outcome, Polled, Trouble};
 use scheduler::Finish;
 use std::collections::BTreeSet;
 
@@ -46,7 +46,9 @@ impl Driver {
         }
         let AlertStep { changes, events } = step;
         let (read_model, bus, shown) = (self.wiring.read_model.clone(), self.wiring.bus.clone(), changes.clone());
+        let outbox = self.outbox.clone();
         let publish = Box::new(move |stored: Vec<SequencedEvent>| {
+            outbox.stored(&shown);
             read_model.change_alerts(shown);
             stored.into_iter().for_each(|event| bus.announce(event));
         });
@@ -97,37 +99,56 @@ impl Driver {
                 Action::Suppressed(subject, by) => {
                     EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
                 }
-                // Without channels, there are no notifications.
-                Action::Notify(_) => continue,
+                Action::Notify(notification) => {
+                    self.deliver(Delivery::new(notification, at), &mut step);
+                    continue;
+                }
             };
             step.events.push(Event { at, kind });
         }
         step
     }
 
+    /// Queues a delivery, which is sent once it is on disk.
+    fn deliver(&mut self, delivery: Delivery, step: &mut AlertStep) {
+        let channel = delivery.notification.channel.clone();
+        step.changes.push(AlertChange::Deliver(Box::new(delivery.clone())));
+        self.outbox.queue(delivery);
+        let count = self.outbox.count(&channel);
+        if count >= MAX_OPEN {
+            self.notifier.apply(Input::Undelivered(channel, count), self.notifier_now());
+        }
+    }
+
     /// Takes over the rules and targets of a new configuration.
     pub(super) fn configure_alerts(&mut self, rules: AlertRules) {
         let specs = self.targets.values().map(|tracked| rules.spec(&tracked.target)).collect();
-        self.apply_to_alerts(Input::Settings(rules.settings.clone()));
+        self.apply_to_alerts(Input::Settings(rules.settings(&self.wiring.plugins)));
+        self.outbox.configure(&rules.channels, &self.wiring.plugins);
+        self.channel_kinds = rules.channels.values().map(|channel| channel.config.kind.clone()).collect();
         self.apply_to_alerts(Input::Silences(rules.silences));
         self.apply_to_alerts(Input::Targets(specs));
         self.report_plugins();
     }
 
-    /// Reports the kinds that no plugin polls.
+    /// Reports the kinds of targets and channels that no plugin serves.
     pub(super) fn report_plugins(&mut self) {
         let kinds: BTreeSet<&Kind> = (self.targets.values())
             .filter(|tracked| tracked.target.config.enabled)
             .map(|tracked| &tracked.target.config.kind)
+            .chain(&self.channel_kinds)
             .collect();
         let targets = |kind: &Kind| {
             let count = self.targets.values().filter(|tracked| tracked.target.config.kind == *kind).count();
             if count == 1 { "1 target is".to_owned() } else { format!("{count} targets are") }
         };
-        let lacking = kinds.iter().filter(|kind| self.wiring.plugins.get(kind).is_none()).map(|kind| Trouble {
-            name: kind.to_string(),
-            title: format!("no plugin serves kind {kind}"),
-            message: Some(format!("{} not polled: drop a plugin for it into the plugin directory", targets(kind))),
+        let lacking = kinds.iter().filter(|kind| self.wiring.plugins.get(kind).is_none()).map(|kind| {
+            let suffers = match self.channel_kinds.contains(*kind) {
+                true => "its channels do not deliver".to_owned(),
+                false => format!("{} not polled", targets(kind)),
+            };
+            let message = Some(format!("{suffers}: drop a plugin for it into the plugin directory"));
+            Trouble { name: kind.to_string(), title: format!("no plugin serves kind {kind}"), message }
         });
         let quarantined = self.scheduler.quarantined().map(|(kind, _)| Trouble {
             name: kind.to_string(),

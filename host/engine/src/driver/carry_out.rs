@@ -206,10 +206,11 @@ impl Driver {
             mailbox.send(Message::Written(target));
         };
         let reported = commit.as_ref().filter(|commit| commit.report.is_some()).map(|_| self.wiring.reported.clone());
-        let read_model = self.wiring.read_model.clone();
+        let (read_model, outbox) = (self.wiring.read_model.clone(), self.outbox.clone());
         let alerts = commit.as_ref().map(|commit| commit.alerts.clone()).unwrap_or_default();
         let publish = Box::new(move |stored| {
             if !alerts.is_empty() {
+                outbox.stored(&alerts);
                 read_model.change_alerts(alerts);
             }
             publication.publish_written(stored, MAX_UNWRITTEN, drained);

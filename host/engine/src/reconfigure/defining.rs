@@ -183,8 +183,8 @@ impl Reconfigurer {
                 let mut overrides = state.running.overrides.clone();
                 overrides.insert(key.clone(), json);
                 let written = state.running.written.clone();
-                let (before, files) = (&state.running.targets, &Files::none());
-                let fit = Fit { written, overrides, plugins: &plugins, before, files };
+                let (before, channels) = (&state.running.targets, &state.running.channels);
+                let fit = Fit { written, overrides, plugins: &plugins, before, channels, files: &Files::none() };
                 let candidate = self.validator.fit(fit).await;
                 let candidate = candidate.map_err(|problems| CommandError::Invalid(all(&problems)))?;
                 let found = candidate.prepared.targets.get(&id).filter(|_| !candidate.inactive.contains_key(&key));

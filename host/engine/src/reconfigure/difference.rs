@@ -64,6 +64,10 @@ pub fn changes(before: &Config, after: &Config) -> Vec<String> {
     }
     let parts = [
         ("[[status_page]]", before.status_pages != after.status_pages),
+        ("[alerts]", before.alerts != after.alerts),
+        ("[[channel]]", before.channels != after.channels),
+        ("[[route]]", before.routes != after.routes),
+        ("[[silence]]", before.silences != after.silences),
         ("[secrets]", format!("{:?}", before.secrets) != format!("{:?}", after.secrets)),
         ("egress.api_target_cidrs", before.api_target_cidrs != after.api_target_cidrs),
         ("[plugins.limits]", format!("{:?}", before.limits) != format!("{:?}", after.limits)),

@@ -1,6 +1,6 @@
 //! Fitting a configuration: the parsed file, changed settings and plugins make a candidate, or problems.
 
-use crate::prepare::{Files, Preparation, Prepared, Targets, prepare};
+use crate::prepare::{Files, Preparation, Prepared, Targets, prepare, prepare_channels};
 use catalog::PluginSet;
 use config::{Config, Overrides, Problem, Reading, Written, definition_key, environment, made_by};
 use sandbox::Sandbox;
@@ -26,6 +26,8 @@ pub struct Fit<'a> {
     pub plugins: &'a PluginSet,
     /// The targets that run.
     pub before: &'a Targets,
+    /// The channels that run.
+    pub channels: &'a Targets,
     /// Which files of secrets and certificates are read again.
     pub files: &'a Files,
 }
@@ -43,13 +45,18 @@ pub struct Candidate {
     pub inactive: BTreeMap<String, String>,
     /// The targets, compared with the running ones.
     pub prepared: Prepared,
+    /// The channels, compared with the running ones.
+    pub channels: Prepared,
 }
 
 impl Candidate {
-    /// Whether its targets are the running ones, with the same secrets and certificates.
+    /// Whether its targets and channels are the running ones, with the same secrets and certificates.
     pub(super) fn is_unchanged(&self) -> bool {
-        let changed = self.prepared.changed.iter().any(|(_, change)| *change != Some(Change::Nothing));
-        !changed && self.prepared.removed.is_empty()
+        let is_same = |prepared: &Prepared| {
+            let changed = prepared.changed.iter().any(|(_, change)| *change != Some(Change::Nothing));
+            !changed && prepared.removed.is_empty()
+        };
+        is_same(&self.prepared) && is_same(&self.channels)
     }
 }
 
@@ -59,7 +66,7 @@ impl Validator {
     /// # Errors
     /// Every problem with its place. Settings that do not fit are not problems: they become inactive.
     pub async fn fit(&self, fit: Fit<'_>) -> Result<Candidate, Vec<Problem>> {
-        let Fit { written, overrides, plugins, before, files } = fit;
+        let Fit { written, overrides, plugins, before, channels, files } = fit;
         let read = |overrides: &Overrides| written.with(overrides, &environment);
         let settings = overrides.iter().filter(|(key, _)| made_by(key).is_none());
         let settings: Overrides = settings.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -69,7 +76,14 @@ impl Validator {
         };
         inactive.extend(config.define(&overrides, &environment));
         let of = Preparation { config: &config, sandbox: &self.sandbox, plugins, before, files };
-        let mut prepared = prepare(of).await?;
+        let (mut prepared, channels) =
+            match (prepare(of).await, prepare_channels(Preparation { before: channels, ..of }).await) {
+                (Ok(prepared), Ok(channels)) => (prepared, channels),
+                (prepared, channels) => {
+                    let problems = [prepared.err(), channels.err()].into_iter().flatten().flatten();
+                    return Err(problems.collect());
+                }
+            };
         let unfit = std::mem::take(&mut prepared.unfit);
         config.targets.retain(|target| !unfit.contains_key(&target.id));
         for (id, why) in unfit {
@@ -79,7 +93,7 @@ impl Validator {
                 inactive.insert(definition_key(&id), why);
             }
         }
-        Ok(Candidate { written, config: Arc::new(config), overrides, inactive, prepared })
+        Ok(Candidate { written, config: Arc::new(config), overrides, inactive, prepared, channels })
     }
 }
 

@@ -17,7 +17,8 @@ struct Stamps {
 impl NamedFiles {
     /// Records the present state of the files. Call this before they are read.
     pub fn of(config: &Config) -> Self {
-        let files = config.targets.iter().flat_map(|target| target.files().map(Path::to_owned).collect::<Vec<_>>());
+        let named = config.targets.iter().chain(&config.channels);
+        let files = named.flat_map(|target| target.files().map(Path::to_owned).collect::<Vec<_>>());
         // Targets that are made while the host runs name these.
         let shared = config.secrets.values().filter_map(|secret| match &secret.source {
             SecretSource::File(path) => Some(path.clone()),

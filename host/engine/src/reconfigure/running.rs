@@ -13,11 +13,13 @@ pub(super) struct Running {
     pub overrides: Overrides,
     pub inactive: BTreeMap<String, String>,
     pub targets: Targets,
+    pub channels: Targets,
 }
 
 impl From<Candidate> for Running {
     fn from(candidate: Candidate) -> Self {
-        let Candidate { written, config, overrides, inactive, prepared } = candidate;
-        Self { written, config, overrides, inactive, targets: prepared.targets }
+        let Candidate { written, config, overrides, inactive, prepared, channels } = candidate;
+        let (targets, channels) = (prepared.targets, channels.targets);
+        Self { written, config, overrides, inactive, targets, channels }
     }
 }

@@ -16,15 +16,18 @@ const CHAIN: usize = 64;
 impl Notifier {
     /// Makes the notifications that are due, and settles their alerts again.
     pub(super) fn flush(&mut self, now: Now) {
-        let batches = self.groups.take_due(now.moment);
-        if batches.is_empty() {
-            return;
+        loop {
+            let batches = self.groups.take_due(now.moment);
+            if batches.is_empty() {
+                return;
+            }
+            let explained = self.count_explained();
+            for batch in batches {
+                self.notify(batch, &explained, now);
+            }
+            // Without a wait, what is still to be notified is due at once.
+            self.settle(now);
         }
-        let explained = self.count_explained();
-        for batch in batches {
-            self.notify(batch, &explained, now);
-        }
-        self.settle(now);
     }
 
     fn notify(&mut self, batch: Batch, explained: &BTreeMap<Subject, u32>, now: Now) {
@@ -52,7 +55,9 @@ impl Notifier {
             let rest = listed.split_off(LISTED.min(listed.len()));
             let omitted = if needs_all { 0 } else { u32::try_from(rest.len()).unwrap_or(u32::MAX) };
             self.actions.push(Action::Notify(Notification {
-                id: format!("{}-{}", self.settings.installation, self.next),
+                number: self.next,
+                // Numbers begin again if the database is lost; the time does not.
+                id: format!("{}-{}-{}", self.settings.installation, now.wall.as_millis(), self.next),
                 channel: key.channel.clone(),
                 route: key.route.clone(),
                 group: key.labels.clone(),

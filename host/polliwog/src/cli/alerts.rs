@@ -1,5 +1,6 @@
-//! The arguments of `alerts` and `silence`.
+//! The arguments of `alerts`, `silence`, `channel` and `route`.
 
+use super::Remote;
 use clap::Subcommand;
 
 /// The actions on alerts.
@@ -53,5 +54,44 @@ pub(crate) enum SilenceCommand {
     End {
         /// The silence's id
         id: String,
+    },
+}
+
+/// The actions on channels.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChannelCommand {
+    /// List channels, with what waits and what is wrong
+    List,
+    /// Send a test notification and wait for its outcome
+    Test {
+        /// The channel's name
+        name: String,
+    },
+    /// List notifications, the newest first
+    Deliveries {
+        /// Only those of this channel
+        #[arg(long)]
+        channel: Option<String>,
+        /// Only those in this state
+        #[arg(long, value_parser = ["waiting", "delivered", "undeliverable"])]
+        state: Option<String>,
+    },
+    /// Try a notification again, at once
+    Retry {
+        /// The notification's number
+        number: u64,
+    },
+}
+
+/// The actions on routes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouteCommand {
+    /// Show which routes apply to an alert, which channels are notified, and why
+    Explain {
+        /// The target, or target/dependency
+        #[arg(value_name = "TARGET[/DEPENDENCY]")]
+        alert: String,
+        #[command(flatten)]
+        common: Remote,
     },
 }

@@ -1,7 +1,7 @@
 //! The subcommands of `plugin`.
 
 use super::{Common, Remote};
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// A programming language for plugins.
@@ -42,7 +42,12 @@ pub(crate) enum PluginCommand {
         /// The language
         #[arg(long, value_enum, default_value_t = Language::Rust)]
         lang: Language,
+        /// A plugin that sends notifications, instead of one that polls targets
+        #[arg(long)]
+        notifier: bool,
     },
+    /// Send one notification of a made-up alert, as a host does, and show the answer
+    Send(SendArguments),
     /// Replay recordings and compare the reports with the golden reports
     ///
     /// A recording is a file in the project's folder `recordings`, written by `poll --record`. Its golden report is the
@@ -113,4 +118,21 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// The arguments of `plugin send`.
+#[derive(Debug, Args)]
+pub(crate) struct SendArguments {
+    /// The project's folder, a plugin file, or a built-in kind
+    #[arg(default_value = ".")]
+    pub path: PathBuf,
+    /// Where it is sent, as the url of a channel
+    #[arg(long)]
+    pub url: String,
+    /// Settings of the channel, as JSON
+    #[arg(long)]
+    pub settings: Option<String>,
+    /// A secret: NAME=env:VARIABLE or NAME=file:PATH
+    #[arg(long, value_name = "NAME=SOURCE")]
+    pub secret: Vec<String>,
 }

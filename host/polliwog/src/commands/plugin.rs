@@ -8,5 +8,6 @@ pub(crate) mod new;
 pub(crate) mod project;
 pub(crate) mod recording;
 pub(crate) mod retry;
+pub(crate) mod send;
 pub(crate) mod test;
 pub(crate) mod watch;

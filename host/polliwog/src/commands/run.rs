@@ -1,5 +1,7 @@
 //! `run`: starts the host, serves and shuts down.
 
+mod ending;
+
 use crate::admin::{self, ADMIN_TOKEN, AdminToken};
 use crate::cli::RunArguments;
 use crate::configuration::{demo, document, unknown_variables};
@@ -9,13 +11,15 @@ use crate::fleet_host::{self, Fleet};
 use crate::means;
 use crate::output::{complain, counted, print};
 use crate::plugins;
+use crate::troubles;
 use crate::web_host::{ENDING, RunningHost, TESTS};
 use anyhow::Context;
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
 use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by, needs_lease};
 use egress::Egress;
+use ending::{EndAsked, finish};
 use engine::{
-    AlertRules, Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles,
+    AlertRules, Alerting, Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, NamedFiles,
     Parts, ReadModel, Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore,
     seconds, warn_about,
 };
@@ -28,8 +32,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Locked, Opened, Store};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use web::{Listening, Port};
@@ -60,7 +64,9 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let ports =
         (Port::bind(config.listen, "server.listen")?, Port::bind(config.metrics_listen, "server.metrics_listen")?);
     if arguments.demo {
-        demo::start(arguments.demo_port, seconds).await?;
+        let port = arguments.demo_port;
+        demo::start(port, seconds).await?;
+        tracing::info!("the notifications of the demo arrive at http://127.0.0.1:{port}{}", demo::RECEIVER);
     }
     let agents = match &broker {
         Some(broker) => demo_fleet::agents(broker, &config.data_dir)?,
@@ -165,7 +171,7 @@ async fn first_candidate(
     let none = Targets::new();
     let fit = async |plugins: Arc<PluginSet>| {
         let (overrides, files) = (Overrides::new(), &Files::All);
-        let fit = Fit { written: written.clone(), overrides, plugins: &plugins, before: &none, files };
+        let fit = Fit { written: written.clone(), overrides, plugins: &plugins, before: &none, channels: &none, files };
         validator.fit(fit).await
     };
     watcher.fit(&fit, misfit).await
@@ -191,8 +197,8 @@ async fn with_settings(
         return Ok(candidate);
     }
     let files = &Files::none();
-    let before = &candidate.prepared.targets;
-    let fit = Fit { written: written.clone(), overrides, plugins: watcher.set(), before, files };
+    let (before, channels) = (&candidate.prepared.targets, &candidate.channels.targets);
+    let fit = Fit { written: written.clone(), overrides, plugins: watcher.set(), before, channels, files };
     let candidate = validator.fit(fit).await?;
     for (key, problem) in &candidate.inactive {
         match made_by(key) {
@@ -235,8 +241,6 @@ impl Start {
 
         let (metrics, read_model) = (Arc::new(Metrics::new(&config.metrics_prefix)), Arc::new(ReadModel::default()));
         let (mailbox, inbox) = engine::channel(clock);
-        let seed = u64::from_le_bytes(random_bytes());
-        tracing::info!("the scheduler's seed is {seed}");
         let reported = Arc::new(Notify::new());
         let wiring = Wiring {
             clock,
@@ -251,10 +255,10 @@ impl Start {
             reported: reported.clone(),
         };
         fleet_host::begin(&config, &store);
-        let (reports, alerts) = (store.reader().fleet_reports()?, store.reader().alerts()?);
-        let scheduler = Scheduler::new(config.scheduler.clone(), seed);
-        let driver = Driver::new(wiring, scheduler, restored, (AlertRules::of(&config), alerts))
-            .deployed(config.deployments.clone(), reports);
+        let alerting = Alerting::restored(AlertRules::of(&config, candidate.channels.targets.clone()), &store)?;
+        let driver = Driver::new(wiring, scheduler(&config), restored, alerting)
+            .deployed(config.deployments.clone(), store.reader().fleet_reports()?);
+        let outbox = driver.outbox();
         let parts =
             Parts { clock, validator, store: store.clone(), mailbox: mailbox.clone(), metrics: metrics.clone() };
         let initial = Initial { document, candidate, plugins, dormant };
@@ -283,6 +287,7 @@ impl Start {
             tests: Semaphore::new(TESTS),
             replays: Semaphore::new(1),
             fleet,
+            outbox,
         });
         let running =
             Running { ending, clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
@@ -291,6 +296,12 @@ impl Start {
         let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config, targets, is_embedded };
         running.until_asked(ports, surfaces).await
     }
+}
+
+fn scheduler(config: &Config) -> Scheduler {
+    let seed = u64::from_le_bytes(random_bytes());
+    tracing::info!("the scheduler's seed is {seed}");
+    Scheduler::new(config.scheduler.clone(), seed)
 }
 
 /// The reverse proxy whose users are accepted.
@@ -342,6 +353,7 @@ impl Running {
             Listening { hosts: config.hosts.clone(), connections: means::served(), gauges, ending: ending.clone() };
         let (listening, reads) = web::serve(ports.0, host.clone(), auth, both.clone())?;
         host.fleet.iter().for_each(|fleet| fleet.answer_with(reads.clone()));
+        let (outbox, watched) = (host.outbox.clone(), host.clone());
         let measured = web::serve_metrics(ports.1, host, metrics, both)?;
         if !is_embedded {
             greet(listening, measured, targets, &token);
@@ -354,6 +366,8 @@ impl Running {
 
         let loaded: Vec<Plugin> = watcher.set().served().map(|served| served.plugin.clone()).collect();
         let watching_plugins = tokio::spawn(watcher.watch(reconfigurer.clone(), ending.clone()));
+        let notifying = tokio::spawn(outbox.run(ending.clone()));
+        tokio::spawn(troubles::watch(watched, ending.clone()));
         let watching_files = tokio::spawn(reconfigurer.watch(named, hangup, ending.clone()));
         tokio::spawn(async move {
             tokio::time::sleep(SETTLED).await;
@@ -365,7 +379,8 @@ impl Running {
         ending.cancel();
         let in_order = async {
             // Wait for a change that is being applied, unless it takes too long.
-            let _ = tokio::time::timeout(ENDING.0, async { tokio::join!(watching_files, watching_plugins) }).await;
+            let others = async { tokio::join!(watching_files, watching_plugins) };
+            let _ = tokio::join!(tokio::time::timeout(ENDING.0, others), notifying);
             finish(mailbox, thread, store, clock).await
         };
         tokio::select! {
@@ -375,46 +390,6 @@ impl Running {
                 tracing::warn!("a second signal: the host exits immediately");
                 Ok(INTERRUPTED)
             }
-        }
-    }
-}
-
-/// Shuts down after HTTP has stopped: waits for polls in flight, saves results and closes the database.
-async fn finish(
-    mailbox: Mailbox,
-    driver: std::thread::JoinHandle<()>,
-    store: Arc<Store>,
-    clock: Clock,
-) -> anyhow::Result<u8> {
-    let (reply, ended) = oneshot::channel();
-    let sent = tokio::task::spawn_blocking(move || mailbox.send(Message::Shutdown(reply)));
-    tokio::time::timeout(ENDING.1, sent).await.context("the driver did not accept the shutdown request")??;
-    tokio::time::timeout(ENDING.1, ended).await.context("the driver did not end in time")??;
-    tokio::task::spawn_blocking(move || {
-        let _ = driver.join();
-        store.close(clock.wall());
-    })
-    .await?;
-    tracing::info!("everything is saved");
-    Ok(0)
-}
-
-/// The signals that ask the host to end.
-struct EndAsked {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl EndAsked {
-    /// Installs the handlers, which replace the signals' default action.
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `polliwog:poller@0.1`: the generated types, and the host's implementation of its imports.
 
 use super::State;
+use crate::plugin::Role;
 use egress::ErrorClass;
 use std::time::Duration;
 use wasmtime::component::{Component, ComponentExportIndex};
@@ -16,9 +17,27 @@ mod generated {
     });
 }
 
-pub(crate) use generated::exports::polliwog::poller::poller::Descriptor;
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod generated_notifier {
+    wasmtime::component::bindgen!({
+        world: "notifier-plugin",
+        path: "../../wit",
+        with: {
+            "polliwog:poller/cache": super::generated::polliwog::poller::cache,
+            "polliwog:poller/http": super::generated::polliwog::poller::http,
+            "polliwog:poller/log": super::generated::polliwog::poller::log,
+            "polliwog:poller/types": super::generated::polliwog::poller::types,
+        },
+        imports: { default: async | trappable },
+        exports: { default: async },
+    });
+}
+
 pub(crate) use generated::polliwog::poller::{cache, http, log, types};
 pub(crate) use generated::{Plugin, PluginPre};
+pub(crate) use generated_notifier::exports::polliwog::poller::notifier;
+pub(crate) use generated_notifier::{NotifierPlugin, NotifierPluginPre};
+pub(crate) use types::Descriptor;
 
 impl types::Host for State {}
 
@@ -41,6 +60,24 @@ pub(crate) async fn poll(
     let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
     let poll = instance.get_typed_func::<(&types::Target,), (Outcome,)>(&mut *store, export)?;
     poll.call_async(&mut *store, (target,)).await.map(|(result,)| result)
+}
+
+/// Returns the descriptor of a notifier in the form of a poller's, and its role.
+pub(crate) fn of_notifier(found: notifier::NotifierDescriptor) -> (Descriptor, Role) {
+    /// The timeout of an attempt of a channel without a configured timeout.
+    const TIMEOUT_MS: u32 = 15_000;
+    let descriptor = Descriptor {
+        kind: found.kind,
+        title: found.title,
+        version: found.version,
+        summary: found.summary,
+        settings_schema: found.settings_schema,
+        secrets: found.secrets,
+        default_interval_ms: 0,
+        default_timeout_ms: TIMEOUT_MS,
+        setup: None,
+    };
+    (descriptor, Role::Notifier { needs_every_alert: found.needs_every_alert })
 }
 
 impl http::Host for State {

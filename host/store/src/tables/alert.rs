@@ -2,6 +2,7 @@
 //!
 //! The columns identify an alert; the rest of its record is JSON.
 
+use crate::tables::delivery;
 use model::{
     Acknowledgement, AlertChange, AlertEvent, AlertRecord, AlertState, Class, LastNotified, Resolution, Status,
     Subject, Timestamp,
@@ -152,6 +153,7 @@ pub(crate) fn apply(connection: &Connection, change: &AlertChange) -> rusqlite::
             let sql = "DELETE FROM alert WHERE class = ?1 AND name = ?2 AND dependency = ?3";
             connection.prepare_cached(sql)?.execute(params![class, name, dependency])?;
         }
+        AlertChange::Deliver(delivery) => delivery::save(connection, delivery)?,
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use crate::range::RANGES;
 use crate::status::TargetStatus;
 use crate::timeline::State;
 use model::{
-    AlertState, BreakerState, Cadence, Class, DeadReason, EventKind, FailureCategory, Phase, Place, Resolution, Scope,
-    Status, TargetSource,
+    AlertEvent, AlertState, BreakerState, Cadence, Class, DeadReason, DeliveryState, EventKind, FailureCategory, Phase,
+    Place, Resolution, Scope, Status, TargetSource,
 };
 use utoipa::openapi::schema::{Object, ObjectBuilder, Schema, SchemaType, Type};
 
@@ -34,6 +34,14 @@ pub(crate) fn alert_state() -> Schema {
 
 pub(crate) fn alert_filter() -> Schema {
     schema(["open"].into_iter().chain(AlertState::ALL.map(AlertState::as_str))).into()
+}
+
+pub(crate) fn alert_event() -> Schema {
+    schema(AlertEvent::ALL.map(AlertEvent::as_str)).into()
+}
+
+pub(crate) fn delivery_state() -> Schema {
+    schema(DeliveryState::ALL.map(DeliveryState::as_str)).into()
 }
 
 pub(crate) fn alert_class() -> Schema {

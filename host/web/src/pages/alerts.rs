@@ -61,7 +61,26 @@ fn content(shared: &Shared) -> Markup {
             h2 { "Over" }
             (ended(&over[..over.len().min(OVER)]))
         }
-        p.note { "Without a route, alerts are shown here and sent nowhere." }
+        (notified(shared))
+    }
+}
+
+/// A line about where alerts are sent.
+fn notified(shared: &Shared) -> Markup {
+    let channels = shared.host.channels();
+    let troubled: Vec<&str> =
+        channels.iter().filter(|channel| channel.problem.is_some()).map(|channel| channel.name.as_str()).collect();
+    html! {
+        p.note {
+            @if channels.is_empty() || shared.host.routes().is_empty() {
+                "Alerts are shown here and sent nowhere: no "
+                a href="/channels" { "channel" } " with a route is configured."
+            } @else if troubled.is_empty() {
+                "What was sent where: " a href="/channels" { "channels" } "."
+            } @else {
+                "Does not deliver: " a href="/channels" { (troubled.join(", ")) } "."
+            }
+        }
     }
 }
 
@@ -74,7 +93,7 @@ fn table(alerts: &[&AlertRecord], explained: &BTreeMap<Subject, usize>) -> Marku
         div.scroll { table.numbers {
             thead { tr {
                 th scope="col" { "Alert" } th scope="col" { "State" } th scope="col" { "Since" } th scope="col" { "Why" }
-                th scope="col" { "Explains" } th scope="col" { "Held back" } th scope="col" { "" }
+                th scope="col" { "Explains" } th scope="col" { "Held back" } th scope="col" { "Actions" }
             } }
             tbody { @for alert in alerts { tr {
                 th scope="row" { (name(alert)) }
@@ -100,7 +119,7 @@ fn silences(shared: &Shared) -> Markup {
             div.scroll { table.numbers {
                 thead { tr {
                     th scope="col" { "Alerts" } th scope="col" { "State" } th scope="col" { "When" } th scope="col" { "By" }
-                    th scope="col" { "Comment" } th scope="col" { "" }
+                    th scope="col" { "Comment" } th scope="col" { "Actions" }
                 } }
                 tbody { @for silence in &all { (row_of(silence)) } }
             } }

@@ -5,7 +5,7 @@ use super::project::{Project, built_in, usual_sandbox};
 use crate::output::{print, print_json};
 use catalog::read;
 use model::hex;
-use sandbox::{Backtrace, Plugin, Refusal};
+use sandbox::{Backtrace, Plugin, Refusal, Role};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -67,6 +67,7 @@ fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
         "size": of_file["size"], "sha256": of_file["sha256"], "builtIn": built_in(Path::new(name)).is_some(),
         "compileMs": plugin.compile_time().map(|time| (time.as_secs_f64() * 1e4).round() / 10.0),
         "imports": plugin.imports(), "secrets": descriptor.secrets.iter().map(secret).collect::<Vec<_>>(),
+        "role": if descriptor.role == Role::Poller { "polls targets" } else { "sends notifications" },
         "defaultIntervalMs": u64::try_from(descriptor.default_interval.as_millis()).unwrap_or(u64::MAX),
         "defaultTimeoutMs": u64::try_from(descriptor.default_timeout.as_millis()).unwrap_or(u64::MAX),
         "settingsSchema": descriptor.settings_schema,
@@ -84,14 +85,16 @@ fn readable(facts: &Value) -> String {
     let seconds = |key: &str| format!("{} s", facts[key].as_f64().unwrap_or_default() / 1000.0);
     let mut lines = vec![format!("{}: accepted", text("file"))];
     let mut line = |key: &str, value: String| lines.push(format!("  {key:<17} {value}"));
-    for key in ["kind", "title", "version", "summary", "contract", "sha256"] {
+    for key in ["kind", "role", "title", "version", "summary", "contract", "sha256"] {
         line(key, text(key));
     }
     line("size", bytes(facts["size"].as_u64().unwrap_or_default()));
     let earlier = || if facts["builtIn"] == true { "the build of Polliwog" } else { "an earlier run" }.to_owned();
     let compiled = facts["compileMs"].as_f64().map_or_else(earlier, |ms| format!("{ms} ms"));
     line("compiled in", compiled);
-    line("default interval", seconds("defaultIntervalMs"));
+    if facts["defaultIntervalMs"] != 0 {
+        line("default interval", seconds("defaultIntervalMs"));
+    }
     line("default timeout", seconds("defaultTimeoutMs"));
     for import in facts["imports"].as_array().into_iter().flatten() {
         line("import", import.as_str().unwrap_or_default().to_owned());

@@ -21,7 +21,7 @@ const RESERVED: [&str; 12] =
     ["test", "core", "std", "alloc", "self", "super", "crate", "polliwog-sdk", "serde", "schemars", "build", "deps"];
 
 /// Creates the project. Returns exit code 64 if the name is not allowed.
-pub(crate) fn new(name: &str, language: Language) -> anyhow::Result<u8> {
+pub(crate) fn new(name: &str, (language, is_notifier): (Language, bool)) -> anyhow::Result<u8> {
     let kind = match Kind::new(name) {
         Ok(kind) if !RESERVED.contains(&name) => kind,
         Ok(_) => {
@@ -40,24 +40,27 @@ pub(crate) fn new(name: &str, language: Language) -> anyhow::Result<u8> {
             folder.display()
         );
     }
-    let project = Project { folder: &folder, kind: kind.as_str() };
-    project.copy(language).with_context(|| format!("writing the project {}", folder.display()))?;
-    let next = match language {
+    let world = if is_notifier { "notifier-plugin" } else { "plugin" };
+    let project = Project { folder: &folder, kind: kind.as_str(), world };
+    let written = project.copy(language, is_notifier);
+    written.with_context(|| format!("writing the project {}", folder.display()))?;
+    let of = if is_notifier { "for channels of kind" } else { "of kind" };
+    let build = match language {
         Language::Rust => "cargo test",
-        Language::Js => "npm install && npm run build && polliwog plugin test",
-        Language::Python => {
-            "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && sh build.sh && polliwog plugin test"
-        }
+        Language::Js => "npm install && npm run build",
+        Language::Python => "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && sh build.sh",
     };
+    let has_recordings = language != Language::Rust && !is_notifier;
+    let next = if has_recordings { format!("{build} && polliwog plugin test") } else { build.to_owned() };
     print(&format!(
-        "{kind}: a project for a plugin of kind {kind}. Next:\n\n  cd {kind}\n  {next}\n\nREADME.md describes the next steps."
+        "{kind}: a project for a plugin {of} {kind}. Next:\n\n  cd {kind}\n  {next}\n\nREADME.md describes the next steps."
     ))?;
     Ok(0)
 }
 
 /// Writes the contract into a folder.
 pub(crate) fn wit(folder: &Path) -> anyhow::Result<u8> {
-    let project = Project { folder, kind: "" };
+    let project = Project { folder, kind: "", world: "" };
     project
         .copy_all(&CONTRACT, Path::new(""), Path::new(""))
         .with_context(|| format!("writing {}", folder.display()))?;
@@ -75,7 +78,7 @@ pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
             folder.display()
         );
     };
-    let project = Project { folder, kind: "" };
+    let project = Project { folder, kind: "", world: "" };
     let written = || format!("writing {}", folder.display());
     let helper = |file: &str| project.write(Path::new(file).file_name().unwrap_or_default(), template(file)?);
     let what = match language {
@@ -100,29 +103,34 @@ pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
 struct Project<'a> {
     folder: &'a Path,
     kind: &'a str,
+    /// The world of the contract that the plugin implements.
+    world: &'a str,
 }
 
 impl Project<'_> {
-    fn copy(&self, language: Language) -> anyhow::Result<()> {
-        let recording = template("recording.json")?;
-        self.write("recordings/queues.json", recording)?;
-        let golden = template("recording.report.json")?;
-        self.write("recordings/queues.report.json", golden)?;
+    fn copy(&self, language: Language, is_notifier: bool) -> anyhow::Result<()> {
+        if !is_notifier {
+            let recording = template("recording.json")?;
+            self.write("recordings/queues.json", recording)?;
+            let golden = template("recording.report.json")?;
+            self.write("recordings/queues.report.json", golden)?;
+        }
         let (name, ignored) = match language {
             Language::Rust => ("rust", "/target\n"),
             Language::Js => ("js", "/node_modules\n/*.wasm\n"),
             Language::Python => ("python", "/.venv\n/*.wasm\n/types\n__pycache__\n"),
         };
         self.write(".gitignore", ignored)?;
-        let files = TEMPLATES.get_dir(name).context("the program was built without its templates")?;
-        self.copy_all(files, Path::new(name), Path::new(""))?;
-        match language {
-            Language::Rust => {
-                self.copy_sdk()?;
-                self.copy_all(&CONTRACT, Path::new(""), Path::new("wit"))
-            }
-            Language::Js | Language::Python => self.copy_all(&CONTRACT, Path::new(""), Path::new("wit")),
+        // A notifier has its own code and README.md, which replace those of a poller.
+        let names = [Some(name.to_owned()), is_notifier.then(|| format!("{name}-notifier"))];
+        for name in names.into_iter().flatten() {
+            let files = TEMPLATES.get_dir(&name).context("the program was built without its templates")?;
+            self.copy_all(files, Path::new(&name), Path::new(""))?;
         }
+        if language == Language::Rust {
+            self.copy_sdk()?;
+        }
+        self.copy_all(&CONTRACT, Path::new(""), Path::new("wit"))
     }
 
     fn copy_sdk(&self) -> anyhow::Result<()> {
@@ -157,6 +165,7 @@ impl Project<'_> {
         }
         let text = text
             .replace("{{kind}}", self.kind)
+            .replace("{{world}}", self.world)
             .replace("{{crate}}", &self.kind.replace('-', "_"))
             .replace("{{title}}", &title(self.kind));
         fs::write(path, text)?;

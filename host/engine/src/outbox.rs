@@ -1,0 +1,445 @@
+//! Sends notifications: one attempt at a time for each channel, in the order in which they were made.
+//!
+//! A delivery is a row that is written with the change that led to it, and is sent after that commit. Its outcome is
+//! written before the next delivery of the channel is sent. A kill between the receiver's answer and that commit
+//! therefore repeats one notification of each channel, and loses none.
+//!
+//! While the database accepts nothing, deliveries are sent after [`UNSTORED`]: a full disk must not silence the alert
+//! about it.
+
+mod channel;
+mod retries;
+
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::mailbox::Mailbox;
+use crate::message::Message;
+use crate::target::RuntimeTarget;
+use catalog::{PluginSet, Served};
+use channel::Channel;
+use egress::Tape;
+use model::{
+    AlertChange, AlertEvent, ChannelState, Class, CommandError, Delivery, DeliveryState, Event, EventKind, Failure,
+    FailureCategory, Moment, Notification, NotifiedAlert, SequencedEvent, Status, Subject, TargetId, Timestamp,
+};
+use notify::{MAX_OPEN, Trouble};
+use retries::{EXPIRES, after_failure};
+use sandbox::{Sandbox, Sent};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::Store;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// A delivery that is not on disk is sent after this time, and so is the next one of its channel.
+const UNSTORED: Duration = Duration::from_secs(20);
+/// The time that attempts in flight have to end at a shutdown.
+const GRACE: Duration = Duration::from_secs(10);
+/// The longest wait until the channels are checked again.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A channel is in trouble after this many failed attempts in a row: the first retries take about a minute.
+const TROUBLE: u32 = 5;
+/// The codes of permanent failures that concern the channel, not the notification: an operator corrects its address or
+/// its secret, so that they are tried again.
+const CORRECTABLE: [&str; 6] = ["unauthorized", "forbidden", "not_found", "redirect", "denied", "secret_unknown"];
+
+/// The parts of the host that the outbox uses.
+pub(crate) struct OutboxParts {
+    pub clock: Clock,
+    pub sandbox: Arc<Sandbox>,
+    /// Stores outcomes.
+    pub store: Arc<Store>,
+    pub bus: Bus,
+    /// Leads to the driver.
+    pub mailbox: Mailbox,
+}
+
+/// Sends notifications. Cheap to clone.
+#[derive(Clone)]
+pub struct Outbox(Arc<Inner>);
+
+struct Inner {
+    parts: OutboxParts,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    channels: BTreeMap<String, Channel>,
+    /// The channels whose trouble the driver knows.
+    troubles: Vec<Trouble>,
+}
+
+/// One attempt.
+struct Attempt {
+    outbox: Outbox,
+    target: Arc<RuntimeTarget>,
+    served: Arc<Served>,
+    notification: Notification,
+}
+
+impl Attempt {
+    async fn run(self) {
+        let Self { outbox, target, served, notification } = self;
+        let guard = InFlight { outbox: outbox.clone(), channel: notification.channel.clone() };
+        let job = target.job(&served.plugin, outbox.0.parts.clock.wall(), Tape::Off);
+        let Sent { result, .. } = outbox.0.parts.sandbox.send(job, &notification).await;
+        outbox.ended(&notification.channel, notification.number, result);
+        drop(guard);
+    }
+}
+
+/// Frees the channel when an attempt ends, even by a panic or because its lane stops.
+struct InFlight {
+    outbox: Outbox,
+    channel: String,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(channel) = self.outbox.state().channels.get_mut(&self.channel) {
+            channel.is_busy = false;
+        }
+        self.outbox.0.wake.notify_one();
+    }
+}
+
+impl Outbox {
+    /// Creates the outbox with the deliveries that waited when the host last ended.
+    pub(crate) fn new(parts: OutboxParts, waiting: Vec<Delivery>) -> Self {
+        let mut state = State::default();
+        let (now, wall) = (parts.clock.now(), parts.clock.wall());
+        for delivery in waiting {
+            let at = delivery.next_attempt.map_or(now, |at| now.after(at.since(wall)));
+            let channel = state.channels.entry(delivery.notification.channel.clone()).or_default();
+            channel.queue(delivery, at, None);
+        }
+        Self(Arc::new(Inner { parts, state: Mutex::new(state), wake: Notify::new() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over the configured channels and the plugins. Deliveries of a channel that is not configured are given up.
+    pub(crate) fn configure(&self, channels: &BTreeMap<TargetId, Arc<RuntimeTarget>>, plugins: &PluginSet) {
+        let mut given_up = Vec::new();
+        {
+            let mut state = self.state();
+            for (name, channel) in &mut state.channels {
+                if !channels.keys().any(|id| id.as_str() == name) {
+                    channel.runtime = None;
+                    given_up.extend(channel.take_all());
+                }
+            }
+            state.channels.retain(|name, channel| channel.is_busy || channels.keys().any(|id| id.as_str() == name));
+            for (id, target) in channels {
+                let served = plugins.get(&target.config.kind).cloned();
+                let channel = state.channels.entry(id.to_string()).or_default();
+                let is_same = channel.runtime.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, target));
+                if !is_same {
+                    // A corrected address or secret is tried at once.
+                    channel.hurry(self.0.parts.clock.now());
+                }
+                channel.runtime = Some((target.clone(), served));
+            }
+        }
+        let why = "the channel is not in the configuration any more";
+        given_up.into_iter().for_each(|delivery| self.give_up(delivery, why.to_owned()));
+        self.0.wake.notify_one();
+    }
+
+    /// Takes a new delivery that is about to be written.
+    pub(crate) fn queue(&self, delivery: Delivery) {
+        let now = self.0.parts.clock.now();
+        let mut state = self.state();
+        let channel = state.channels.entry(delivery.notification.channel.clone()).or_default();
+        channel.queue(delivery, now, Some(now.after(UNSTORED)));
+        drop(state);
+        // It may be the next one that is due.
+        self.0.wake.notify_one();
+    }
+
+    /// Notes that changes of alerts are on disk, among them deliveries.
+    pub(crate) fn stored(&self, changes: &[AlertChange]) {
+        let mut is_news = false;
+        for change in changes {
+            let AlertChange::Deliver(delivery) = change else { continue };
+            let Notification { channel, number, .. } = &delivery.notification;
+            if let Some(channel) = self.state().channels.get_mut(channel) {
+                channel.stored(*number);
+            }
+            is_news = true;
+        }
+        if is_news {
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// Returns the number of deliveries of a channel that wait.
+    pub(crate) fn count(&self, channel: &str) -> usize {
+        self.state().channels.get(channel).map_or(0, Channel::count)
+    }
+
+    /// Returns the state of each channel.
+    pub fn channels(&self) -> Vec<ChannelState> {
+        let state = self.state();
+        let configured = state.channels.iter().filter_map(|(name, channel)| channel.shown(name));
+        configured.collect()
+    }
+
+    /// Sends a test notification and waits for its outcome. It is not stored and not repeated.
+    ///
+    /// # Errors
+    /// If there is no such channel, no plugin for it, or the receiver does not take the notification.
+    pub async fn test(&self, name: &str) -> Result<(), CommandError> {
+        let runtime = self.state().channels.get(name).and_then(|channel| channel.runtime.clone());
+        let Some((target, served)) = runtime else {
+            return Err(CommandError::Missing(format!("there is no channel {name:?}")));
+        };
+        let kind = &target.config.kind;
+        let served = served.ok_or_else(|| CommandError::Conflict(format!("no plugin serves kind {kind}")))?;
+        let clock = &self.0.parts.clock;
+        let job = target.job(&served.plugin, clock.wall(), Tape::Off);
+        let sent = self.0.parts.sandbox.send(job, &test_notification(name, clock.wall())).await;
+        let failed =
+            |failure: Failure| CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message));
+        sent.result.map_err(failed)?;
+        self.succeeded(name);
+        Ok(())
+    }
+
+    /// Tries a delivery again: one that waits is tried at once, and one that was given up waits again.
+    ///
+    /// # Errors
+    /// If its channel is not configured any more, or the receiver took it already.
+    pub fn retry(&self, delivery: Delivery) -> Result<(), CommandError> {
+        let (name, number) = (delivery.notification.channel.clone(), delivery.notification.number);
+        let clock = &self.0.parts.clock;
+        let now = clock.now();
+        let renewed = {
+            let mut state = self.state();
+            let channel = state.channels.get_mut(&name).filter(|channel| channel.runtime.is_some());
+            let Some(channel) = channel else {
+                return Err(CommandError::Conflict(format!("there is no channel {name:?} any more")));
+            };
+            if channel.hurry_one(number, now) {
+                None
+            } else if delivery.state == DeliveryState::Delivered {
+                return Err(CommandError::Conflict(format!("notification {number} was delivered already")));
+            } else {
+                let waiting = DeliveryState::Waiting;
+                let renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
+                channel.queue(renewed.clone(), now, Some(now.after(UNSTORED)));
+                Some(renewed)
+            }
+        };
+        match renewed {
+            Some(renewed) => self.write(renewed, Vec::new()),
+            None => self.0.wake.notify_one(),
+        }
+        Ok(())
+    }
+
+    /// Sends until the host ends, then waits for the attempts in flight.
+    pub async fn run(self, ending: CancellationToken) {
+        while !ending.is_cancelled() {
+            let wait = self.start_due();
+            tokio::select! {
+                () = self.0.wake.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+                () = ending.cancelled() => {}
+            }
+        }
+        let idle = async {
+            while self.state().channels.values().any(|channel| channel.is_busy) {
+                self.0.wake.notified().await;
+            }
+        };
+        // An attempt that takes longer is repeated after the next start.
+        let _ = tokio::time::timeout(GRACE, idle).await;
+    }
+
+    /// Starts the attempts that are due. Returns the time until the next one.
+    fn start_due(&self) -> Duration {
+        let Inner { parts, .. } = &*self.0;
+        let (now, wall) = (parts.clock.now(), parts.clock.wall());
+        let (mut attempts, mut expired, mut next): (Vec<(TargetId, Attempt)>, Vec<Delivery>, Option<Moment>) =
+            (Vec::new(), Vec::new(), None);
+        for channel in self.state().channels.values_mut() {
+            expired.extend(channel.take_expired(|delivery| wall.since(delivery.created) >= EXPIRES));
+            match channel.due(now) {
+                Ok(Some((target, served, notification))) => {
+                    let attempt = Attempt { outbox: self.clone(), target, served, notification };
+                    attempts.push((attempt.target.id().clone(), attempt));
+                }
+                Ok(None) => {}
+                Err(later) => next = next.min(Some(later)).or(Some(later)),
+            }
+        }
+        for delivery in expired {
+            let last = delivery.error.clone().unwrap_or_else(|| "it was not tried".to_owned());
+            self.give_up(delivery, format!("it was not delivered within 24 hours; last: {last}"));
+        }
+        if !attempts.is_empty() {
+            parts.sandbox.lanes().spawn_all(attempts, Attempt::run);
+        }
+        next.map_or(LONGEST_WAIT, |next| next.since(now)).min(LONGEST_WAIT)
+    }
+
+    /// Handles the end of an attempt.
+    fn ended(&self, name: &str, number: u64, result: Result<(), Failure>) {
+        let clock = &self.0.parts.clock;
+        let (now, wall) = (clock.now(), clock.wall());
+        let Some(delivery) = self.state().channels.get_mut(name).and_then(|channel| channel.delivery(number)) else {
+            return;
+        };
+        let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
+        let failure = match result {
+            Ok(()) => {
+                let done = Delivery { state: DeliveryState::Delivered, next_attempt: None, error: None, ..delivery };
+                self.finish(done.clone(), now);
+                self.succeeded(name);
+                return self.write(done, Vec::new());
+            }
+            Err(failure) => failure,
+        };
+        let why = failure.message.clone();
+        let is_first = delivery.attempts == 1;
+        let is_permanent = failure.category == FailureCategory::Permanent;
+        if is_permanent && !CORRECTABLE.contains(&failure.code.as_str()) {
+            self.failed(name, &why, true);
+            return self.give_up(delivery, why);
+        }
+        let wait = after_failure(delivery.attempts, failure.retry_after);
+        let delivery = Delivery { next_attempt: Some(clock.at(now.after(wait))), error: Some(why.clone()), ..delivery };
+        if let Some(channel) = self.state().channels.get_mut(name) {
+            channel.postpone(delivery.clone(), now.after(wait), now.after(UNSTORED));
+        }
+        self.failed(name, &why, is_permanent);
+        tracing::warn!("channel {name} did not take notification {number}: {why}; it is tried again in {wait:?}");
+        let event = EventKind::DeliveryFailed { channel: name.to_owned(), number, is_over: false, message: why };
+        self.write(delivery, if is_first { vec![event] } else { Vec::new() });
+    }
+
+    /// Stores that a delivery is not tried any more.
+    fn give_up(&self, delivery: Delivery, why: String) {
+        let (name, number) = (delivery.notification.channel.clone(), delivery.notification.number);
+        tracing::error!("notification {number} for channel {name} is given up: {why}");
+        let event = EventKind::DeliveryFailed { channel: name.clone(), number, is_over: true, message: why.clone() };
+        let state = DeliveryState::Undeliverable;
+        let over = Delivery { state, next_attempt: None, error: Some(why), ..delivery };
+        if let Some(channel) = self.state().channels.get_mut(&name) {
+            channel.undeliverable += 1;
+        }
+        self.finish(over.clone(), self.0.parts.clock.now());
+        self.write(over, vec![event]);
+    }
+
+    /// Removes a delivery that is over. The next one of its channel waits until that is on disk.
+    fn finish(&self, delivery: Delivery, now: Moment) {
+        let (name, number) = (delivery.notification.channel, delivery.notification.number);
+        let left = {
+            let mut state = self.state();
+            let Some(channel) = state.channels.get_mut(&name) else { return };
+            channel.finish(number, now.after(UNSTORED));
+            channel.count()
+        };
+        if left + 1 >= MAX_OPEN {
+            // The driver holds alerts back for a channel with too many deliveries.
+            self.0.parts.mailbox.send(Message::Undelivered(name, left));
+        }
+    }
+
+    fn succeeded(&self, name: &str) {
+        let wall = self.0.parts.clock.wall();
+        let had_problem = {
+            let mut state = self.state();
+            let Some(channel) = state.channels.get_mut(name) else { return };
+            channel.succeeded(wall);
+            state.troubles.iter().any(|trouble| trouble.name == name)
+        };
+        if had_problem {
+            tracing::info!("channel {name} delivers again");
+            self.report_troubles();
+        }
+    }
+
+    /// Counts a failed attempt. Operators are notified at once of one that time alone does not mend.
+    fn failed(&self, name: &str, why: &str, is_permanent: bool) {
+        let is_trouble = {
+            let mut state = self.state();
+            let Some(channel) = state.channels.get_mut(name) else { return };
+            channel.failed(why);
+            is_permanent || channel.failing == TROUBLE
+        };
+        if is_trouble {
+            if let Some(channel) = self.state().channels.get_mut(name) {
+                channel.is_in_trouble = true;
+            }
+            self.report_troubles();
+        }
+    }
+
+    /// Reports to the driver which channels do not deliver.
+    fn report_troubles(&self) {
+        let troubles: Vec<Trouble> = {
+            let mut state = self.state();
+            let troubled = state.channels.iter().filter(|(_, channel)| channel.is_in_trouble);
+            let trouble = |(name, channel): (&String, &Channel)| Trouble {
+                name: name.clone(),
+                title: format!("channel {name} does not deliver"),
+                message: channel.problem.clone(),
+            };
+            let found: Vec<Trouble> = troubled.map(trouble).collect();
+            state.troubles.clone_from(&found);
+            found
+        };
+        self.0.parts.mailbox.send(Message::Troubles(Class::Channel, troubles));
+    }
+
+    /// Writes the state of a delivery, with events.
+    fn write(&self, delivery: Delivery, kinds: Vec<EventKind>) {
+        let at = self.0.parts.clock.wall();
+        let events = kinds.into_iter().map(|kind| Event { at, kind }).collect();
+        let (outbox, bus) = (self.clone(), self.0.parts.bus.clone());
+        let changes = vec![AlertChange::Deliver(Box::new(delivery))];
+        let written = changes.clone();
+        let publish = Box::new(move |stored: Vec<SequencedEvent>| {
+            stored.into_iter().for_each(|event| bus.announce(event));
+            outbox.stored(&written);
+        });
+        self.0.parts.store.writer().alerts(changes, events, publish);
+    }
+}
+
+/// The notification of a test, about the channel itself.
+pub fn test_notification(channel: &str, now: Timestamp) -> Notification {
+    let alert = NotifiedAlert {
+        fingerprint: format!("test-{channel}"),
+        event: AlertEvent::Test,
+        subject: Subject::Other(Class::Channel, channel.to_owned()),
+        status: Status::Ok,
+        target_name: channel.to_owned(),
+        kind: String::new(),
+        title: format!("channel {channel}"),
+        summary: "this is a test of Polliwog: notifications of this channel arrive here".to_owned(),
+        since: now,
+        resolved_at: None,
+        labels: Vec::new(),
+        link: None,
+        suppresses: 0,
+    };
+    Notification {
+        number: 0,
+        id: format!("test-{channel}-{}", now.as_millis()),
+        channel: channel.to_owned(),
+        route: String::new(),
+        group: Vec::new(),
+        alerts: vec![alert],
+        omitted: 0,
+        link: None,
+    }
+}

@@ -1,0 +1,151 @@
+//! The queue and the state of one channel. Pure: it takes the time and returns what is due.
+
+use crate::target::RuntimeTarget;
+use catalog::Served;
+use model::{ChannelState, Delivery, Moment, Notification, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One channel.
+#[derive(Default)]
+pub(super) struct Channel {
+    /// Its definition and the plugin that serves its kind; `None` if it is not configured.
+    pub runtime: Option<(Arc<RuntimeTarget>, Option<Arc<Served>>)>,
+    /// The deliveries that wait, by their number.
+    queue: BTreeMap<u64, Queued>,
+    /// Whether an attempt is in flight.
+    pub is_busy: bool,
+    /// The delivery whose outcome is being written, and when the next one is sent all the same.
+    unsettled: Option<(u64, Moment)>,
+    /// The failed attempts since the last success.
+    pub failing: u32,
+    /// Whether operators are notified of its state.
+    pub is_in_trouble: bool,
+    /// Why the last attempt failed; `None` if it succeeded.
+    pub problem: Option<String>,
+    delivered: u64,
+    failed_attempts: u64,
+    pub undeliverable: u64,
+    last_success: Option<Timestamp>,
+}
+
+struct Queued {
+    delivery: Delivery,
+    /// When it is due.
+    at: Moment,
+    /// When it is sent although it is not on disk; `None` if it is on disk.
+    unstored: Option<Moment>,
+}
+
+/// The parts of an attempt.
+type Due = (Arc<RuntimeTarget>, Arc<Served>, Notification);
+
+impl Channel {
+    pub(super) fn queue(&mut self, delivery: Delivery, at: Moment, unstored: Option<Moment>) {
+        self.queue.insert(delivery.notification.number, Queued { delivery, at, unstored });
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Notes that the present state of a delivery is on disk.
+    pub(super) fn stored(&mut self, number: u64) {
+        if let Some(queued) = self.queue.get_mut(&number) {
+            queued.unstored = None;
+        }
+        self.unsettled = self.unsettled.filter(|(unsettled, _)| *unsettled != number);
+    }
+
+    /// Returns the attempt that is due and marks the channel as busy; `None` if nothing waits. Fails with the time of
+    /// the next one.
+    pub(super) fn due(&mut self, now: Moment) -> Result<Option<Due>, Moment> {
+        let Some((target, Some(served))) = self.runtime.clone() else { return Ok(None) };
+        let Some((_, first)) = self.queue.first_key_value().filter(|_| !self.is_busy) else { return Ok(None) };
+        let at = [Some(first.at), first.unstored, self.unsettled.map(|(_, until)| until)];
+        match at.into_iter().flatten().max() {
+            Some(later) if later > now => Err(later),
+            _ => {
+                self.is_busy = true;
+                Ok(Some((target, served, first.delivery.notification.clone())))
+            }
+        }
+    }
+
+    /// Returns a delivery that waits.
+    pub(super) fn delivery(&self, number: u64) -> Option<Delivery> {
+        self.queue.get(&number).map(|queued| queued.delivery.clone())
+    }
+
+    /// Sets the time of the next attempt. The change is on disk by `unstored`.
+    pub(super) fn postpone(&mut self, delivery: Delivery, at: Moment, unstored: Moment) {
+        self.queue(delivery, at, Some(unstored));
+    }
+
+    /// Removes a delivery whose outcome is being written.
+    pub(super) fn finish(&mut self, number: u64, until: Moment) {
+        if self.queue.remove(&number).is_some() {
+            self.unsettled = Some((number, until));
+        }
+    }
+
+    /// Removes all deliveries, except the one in flight.
+    pub(super) fn take_all(&mut self) -> Vec<Delivery> {
+        let kept = if self.is_busy { self.queue.pop_first() } else { None };
+        let taken = std::mem::take(&mut self.queue).into_values().map(|queued| queued.delivery).collect();
+        self.queue.extend(kept);
+        taken
+    }
+
+    /// Removes the deliveries that are too old, except the one in flight.
+    pub(super) fn take_expired(&mut self, is_expired: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
+        let first = self.queue.first_key_value().map(|(number, _)| *number).filter(|_| self.is_busy);
+        let expired =
+            self.queue.iter().filter(|(number, queued)| Some(**number) != first && is_expired(&queued.delivery));
+        let numbers: Vec<u64> = expired.map(|(number, _)| *number).collect();
+        numbers.iter().filter_map(|number| self.queue.remove(number)).map(|queued| queued.delivery).collect()
+    }
+
+    /// Makes all deliveries due.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        self.queue.values_mut().for_each(|queued| queued.at = now);
+    }
+
+    /// Makes one delivery due. Returns whether it waits.
+    pub(super) fn hurry_one(&mut self, number: u64, now: Moment) -> bool {
+        let found = self.queue.get_mut(&number);
+        found.map(|queued| queued.at = now).is_some()
+    }
+
+    pub(super) fn succeeded(&mut self, wall: Timestamp) {
+        self.delivered += 1;
+        self.failing = 0;
+        self.last_success = Some(wall);
+        self.problem = None;
+        self.is_in_trouble = false;
+    }
+
+    pub(super) fn failed(&mut self, why: &str) {
+        self.failing = self.failing.saturating_add(1);
+        self.failed_attempts += 1;
+        self.problem = Some(why.to_owned());
+    }
+
+    /// The state for readers; `None` if it is not configured.
+    pub(super) fn shown(&self, name: &str) -> Option<ChannelState> {
+        let (target, served) = self.runtime.as_ref()?;
+        let lacks = || format!("no plugin serves kind {}", target.config.kind);
+        Some(ChannelState {
+            name: name.to_owned(),
+            kind: target.config.kind.to_string(),
+            url: target.config.shown_url(),
+            waiting: self.queue.len(),
+            oldest: self.queue.first_key_value().map(|(_, queued)| queued.delivery.created),
+            delivered: self.delivered,
+            failed_attempts: self.failed_attempts,
+            undeliverable: self.undeliverable,
+            last_success: self.last_success,
+            problem: if served.is_none() { Some(lacks()) } else { self.problem.clone() },
+        })
+    }
+}

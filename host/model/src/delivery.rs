@@ -1,0 +1,143 @@
+//! Deliveries: notifications on their way to a channel, and what became of them.
+
+use crate::{AlertRecord, Notification, Status, Subject, Timestamp};
+use std::sync::Arc;
+
+/// The state of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// It is tried until it succeeds or its time is over.
+    Waiting,
+    /// The receiver took it.
+    Delivered,
+    /// It is not tried any more.
+    Undeliverable,
+}
+
+impl DeliveryState {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Undeliverable];
+
+    /// Returns the name used in API, metrics and user interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Undeliverable => "undeliverable",
+        }
+    }
+
+    /// Returns the state with the name `word`; `None` if the name is unknown.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// A notification with its attempts and their outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    /// The notification; its number identifies the delivery.
+    pub notification: Notification,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The state.
+    pub state: DeliveryState,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// When the last attempt ended.
+    pub last_attempt: Option<Timestamp>,
+    /// When the next attempt is due; `None` for at once, or if it is over.
+    pub next_attempt: Option<Timestamp>,
+    /// Why the last attempt failed.
+    pub error: Option<String>,
+}
+
+impl Delivery {
+    /// Creates the delivery of a new notification.
+    pub const fn new(notification: Notification, created: Timestamp) -> Self {
+        Self {
+            notification,
+            created,
+            state: DeliveryState::Waiting,
+            attempts: 0,
+            last_attempt: None,
+            next_attempt: None,
+            error: None,
+        }
+    }
+}
+
+/// A change of the stored alerts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AlertChange {
+    /// Stores the record of an alert, in place of an earlier one.
+    Save(Box<AlertRecord>),
+    /// Deletes the record of an alert.
+    Forget(Subject),
+    /// Stores a delivery, in place of an earlier state of it.
+    Deliver(Box<Delivery>),
+}
+
+/// A choice of deliveries.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryFilter {
+    /// Only those of this channel.
+    pub channel: Option<String>,
+    /// Only those in this state.
+    pub state: Option<DeliveryState>,
+    /// Only those with a smaller number.
+    pub before: Option<u64>,
+}
+
+/// The state of a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelState {
+    /// The name.
+    pub name: String,
+    /// The kind.
+    pub kind: String,
+    /// The URL as configured, without the values of secrets.
+    pub url: String,
+    /// The number of notifications that wait.
+    pub waiting: usize,
+    /// When the oldest notification that waits was made.
+    pub oldest: Option<Timestamp>,
+    /// The notifications that the receiver took since the start of the host.
+    pub delivered: u64,
+    /// The attempts that failed since the start of the host.
+    pub failed_attempts: u64,
+    /// The notifications that were given up since the start of the host.
+    pub undeliverable: u64,
+    /// When the receiver last took a notification since the start of the host.
+    pub last_success: Option<Timestamp>,
+    /// Why it does not deliver at present; `None` if the last attempt succeeded or there was none.
+    pub problem: Option<String>,
+}
+
+/// The way of an alert through the routes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteExplanation {
+    /// The alert, if it is open.
+    pub alert: Option<Arc<AlertRecord>>,
+    /// The status by which the routes were compared.
+    pub status: Status,
+    /// The routes in order, each with its outcome.
+    pub routes: Vec<RouteStep>,
+    /// The ids of the active silences that match.
+    pub silenced_by: Vec<String>,
+}
+
+/// The comparison of an alert with one route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteStep {
+    /// The name of the route.
+    pub name: String,
+    /// The conditions: attributes, and each with its condition as it was written.
+    pub conditions: Vec<(String, String)>,
+    /// The channels.
+    pub channels: Vec<String>,
+    /// Whether it applies.
+    pub applies: bool,
+    /// Why it does or does not.
+    pub why: String,
+}

@@ -1,0 +1,86 @@
+//! Reports to the driver what is wrong with this host and with its fleet, so that these are alerts, too.
+
+use crate::web_host::RunningHost;
+use engine::Message;
+use model::{Class, Phase};
+use notify::Trouble;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use web::Fleet as _;
+
+/// The interval of the checks.
+const EVERY: Duration = Duration::from_secs(2);
+/// After its start, an operator has not heard its devices yet: they count as silent after this time.
+const HEARD: Duration = Duration::from_secs(330);
+/// The number of silent devices that are an alert each.
+const DEVICES: usize = 1_000;
+
+/// Checks until the host ends.
+pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
+    let (start, mut reported) = (host.clock.now(), BTreeMap::new());
+    while !ending.is_cancelled() {
+        let mut found = vec![(Class::Host, of_host(&host))];
+        found.extend(of_fleet(&host, host.clock.now().since(start) >= HEARD));
+        for (class, troubles) in found {
+            if reported.get(&class) != Some(&troubles) {
+                reported.insert(class, troubles.clone());
+                // The driver is gone only when the host ends.
+                let _ = host.mailbox.send(Message::Troubles(class, troubles));
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            () = ending.cancelled() => {}
+        }
+    }
+}
+
+fn of_host(host: &RunningHost) -> Vec<Trouble> {
+    let database = host.database().err().map(|why| Trouble {
+        name: "database".to_owned(),
+        title: "the database does not take results".to_owned(),
+        message: Some(why),
+    });
+    let problems = host.reconfigurer.problems();
+    let configuration = problems.first().map(|first| Trouble {
+        name: "configuration".to_owned(),
+        title: "a part of the configuration is not active".to_owned(),
+        message: Some(match problems.len() {
+            1 => first.clone(),
+            count => format!("{first}; and {} more", count - 1),
+        }),
+    });
+    database.into_iter().chain(configuration).collect()
+}
+
+/// The problems of a fleet, if this host counts it. Empty while it still reads the records.
+fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
+    let Some(fleet) = &host.fleet else { return Vec::new() };
+    let Some(operator) = fleet.operator().filter(|operator| operator.is_complete && operator.waits_for.is_none())
+    else {
+        return Vec::new();
+    };
+    let failed = fleet.deployments().into_iter().filter(|deployment| deployment.phase() == Phase::Failed);
+    let deployment = |deployment: fleet::DeploymentView| Trouble {
+        message: deployment.aggregate.last_error.map(|last| match last.error {
+            Some(why) => format!("{}: {why}", last.device),
+            None => last.device,
+        }),
+        title: format!("the deployment {} failed", deployment.name),
+        name: deployment.name,
+    };
+    let mut found = vec![(Class::Deployment, failed.map(deployment).collect())];
+    if has_heard && operator.link.is_connected {
+        let filter = fleet::DeviceFilter { stale: true, ..fleet::DeviceFilter::default() };
+        let silent = fleet.devices(0, &filter, DEVICES).0;
+        let device = |device: fleet::DeviceView| Trouble {
+            title: format!("the device {} is not heard", device.device),
+            name: device.device,
+            message: Some("it has sent nothing for five minutes".to_owned()),
+        };
+        found.push((Class::Device, silent.into_iter().map(device).collect()));
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! Sends one notification with a plugin, in a fresh instance and within the limits of a poll.
+
+use crate::convert;
+use crate::fault::plugin_fault;
+use crate::host::State;
+use crate::host::v0_1::{notifier, types};
+use crate::plugin::Exports;
+use crate::run::{Job, Prepared, Sandbox, Usage};
+use futures_util::FutureExt;
+use model::{AlertEvent, Failure, FailureCategory, Notification, NotifiedAlert, Status};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use wasmtime::Store;
+
+/// The result of an attempt to deliver a notification.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// The failure, if the receiver did not take the notification.
+    pub result: Result<(), Failure>,
+    /// The resources that the attempt used.
+    pub usage: Usage,
+}
+
+impl Sandbox {
+    /// Sends a notification. The target of the job is the channel. A panic of the host fails only this attempt.
+    pub async fn send(&self, job: Job, notification: &Notification) -> Sent {
+        let started = Instant::now();
+        AssertUnwindSafe(self.send_from(started, job, notification)).catch_unwind().await.unwrap_or_else(|_| {
+            let message = "Polliwog itself failed while it sent this: please report it with the log".to_owned();
+            let usage = Usage { wall: started.elapsed(), ..Usage::default() };
+            Sent { result: Err(plugin_fault("host_panic", message)), usage }
+        })
+    }
+
+    async fn send_from(&self, started: Instant, job: Job, notification: &Notification) -> Sent {
+        let deadline = started + job.timeout;
+        let Ok(slot) = timeout_at(deadline, self.slot()).await else {
+            return Sent { result: Err(no_slot()), usage: Usage { wall: started.elapsed(), ..Usage::default() } };
+        };
+        let (plugin, wire) = (job.plugin.clone(), wire_notification(notification));
+        let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
+        let channel = wire_channel(wire_target);
+        let enter = move |mut store: Store<State>| async move {
+            let result = match plugin.exports() {
+                Exports::Notifier(pre) => match pre.instantiate_async(&mut store).await {
+                    Ok(instance) => instance.polliwog_poller_notifier().call_send(&mut store, &channel, &wire).await,
+                    Err(error) => Err(error),
+                },
+                Exports::Poller { .. } => Err(wasmtime::Error::msg("this plugin polls targets and cannot notify")),
+            };
+            (result, store)
+        };
+        let called = self.call(call, enter).await;
+        let mut usage = called.usage;
+        usage.wall = started.elapsed();
+        let result = match called.result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(convert::failure(match error {
+                notifier::SendError::Transient(failure) => types::PollError::Transient(failure),
+                notifier::SendError::Permanent(failure) => types::PollError::Permanent(failure),
+            })),
+            Err(failure) => Err(failure),
+        };
+        // Without resources of this host, the failure says nothing about the receiver.
+        let result = result.map_err(|failure| if session.was_starved() { no_slot() } else { failure });
+        Sent { result, usage }
+    }
+}
+
+fn no_slot() -> Failure {
+    Failure {
+        category: FailureCategory::Transient,
+        code: "no_slot".to_owned(),
+        cause: model::Cause::Other,
+        message: "this host had no free slot for it".to_owned(),
+        retry_after: Some(Duration::from_secs(5)),
+    }
+}
+
+fn wire_channel(target: types::Target) -> notifier::Channel {
+    let types::Target { id, url, settings, secrets, now, timeout_ms, .. } = target;
+    notifier::Channel { name: id, url, settings, secrets, now, timeout_ms }
+}
+
+/// Texts come from targets, and plugins put them into bodies of requests: a reference to a secret in them must not be
+/// replaced by it.
+fn plain(text: &str) -> String {
+    text.replace("${", "$ {")
+}
+
+fn wire_labels(labels: &[(String, String)]) -> Vec<types::Label> {
+    labels.iter().map(|(name, value)| types::Label { name: plain(name), value: plain(value) }).collect()
+}
+
+fn wire_notification(notification: &Notification) -> notifier::Notification {
+    notifier::Notification {
+        id: notification.id.clone(),
+        group: wire_labels(&notification.group),
+        alerts: notification.alerts.iter().map(wire_alert).collect(),
+        omitted: notification.omitted,
+        link: notification.link.clone(),
+    }
+}
+
+fn wire_alert(alert: &NotifiedAlert) -> notifier::Alert {
+    let millis = |at: model::Timestamp| u64::try_from(at.as_millis()).unwrap_or(0);
+    notifier::Alert {
+        fingerprint: alert.fingerprint.clone(),
+        event: match alert.event {
+            AlertEvent::Firing => notifier::Event::Firing,
+            AlertEvent::Resolved => notifier::Event::Resolved,
+            AlertEvent::Flapping => notifier::Event::Flapping,
+            AlertEvent::Repeated => notifier::Event::Repeated,
+            AlertEvent::Test => notifier::Event::Test,
+        },
+        status: match alert.status {
+            Status::Ok => types::Status::Ok,
+            Status::Warning => types::Status::Warning,
+            Status::Critical => types::Status::Critical,
+            Status::Unknown => types::Status::Unknown,
+        },
+        class: alert.subject.class().as_str().to_owned(),
+        target_id: alert.subject.target().map(ToString::to_string),
+        target_name: plain(&alert.target_name),
+        kind: plain(&alert.kind),
+        dependency: alert.subject.dependency_name().map(plain),
+        title: plain(&alert.title),
+        summary: plain(&alert.summary),
+        since: millis(alert.since),
+        resolved_at: alert.resolved_at.map(millis),
+        labels: wire_labels(&alert.labels),
+        link: alert.link.as_deref().map(plain),
+        suppresses: alert.suppresses,
+    }
+}

@@ -1,0 +1,270 @@
+//! Table `delivery`: notifications that wait for their delivery, and what became of earlier ones.
+//!
+//! The columns choose deliveries; the notification is JSON.
+
+use model::{
+    AlertEvent, Class, Delivery, DeliveryFilter, DeliveryState, Notification, NotifiedAlert, Status, Subject, Timestamp,
+};
+use rusqlite::{Connection, Row, params};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const V12: &str = "
+CREATE TABLE delivery (
+    number INTEGER PRIMARY KEY,
+    channel TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    last_attempt INTEGER,
+    next_attempt INTEGER,
+    error TEXT,
+    notification TEXT NOT NULL
+) STRICT;
+CREATE INDEX delivery_waiting ON delivery (number) WHERE state = 'waiting';
+";
+
+/// The number of deliveries that are kept once they do not wait any more.
+const KEPT: i64 = 10_000;
+
+/// A notification without its number and channel. Times are milliseconds since the epoch. Field names appear in the
+/// database and must not change.
+#[derive(Serialize, Deserialize)]
+struct NotificationWire {
+    id: String,
+    route: String,
+    group: Vec<(String, String)>,
+    alerts: Vec<AlertWire>,
+    omitted: u32,
+    link: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AlertWire {
+    fingerprint: String,
+    event: String,
+    /// Class, name and dependency.
+    subject: (String, String, String),
+    status: String,
+    target_name: String,
+    kind: String,
+    title: String,
+    summary: String,
+    since: i64,
+    resolved_at: Option<i64>,
+    labels: Vec<(String, String)>,
+    link: Option<String>,
+    suppresses: u32,
+}
+
+impl From<&NotifiedAlert> for AlertWire {
+    fn from(alert: &NotifiedAlert) -> Self {
+        let subject = &alert.subject;
+        let dependency = subject.dependency_name().unwrap_or_default().to_owned();
+        Self {
+            fingerprint: alert.fingerprint.clone(),
+            event: alert.event.as_str().to_owned(),
+            subject: (subject.class().as_str().to_owned(), subject.name().to_owned(), dependency),
+            status: alert.status.as_str().to_owned(),
+            target_name: alert.target_name.clone(),
+            kind: alert.kind.clone(),
+            title: alert.title.clone(),
+            summary: alert.summary.clone(),
+            since: alert.since.as_millis(),
+            resolved_at: alert.resolved_at.map(Timestamp::as_millis),
+            labels: alert.labels.clone(),
+            link: alert.link.clone(),
+            suppresses: alert.suppresses,
+        }
+    }
+}
+
+impl AlertWire {
+    /// Returns `None` if another version wrote a value that this one does not know.
+    fn restore(self) -> Option<NotifiedAlert> {
+        let (class, name, dependency) = &self.subject;
+        Some(NotifiedAlert {
+            fingerprint: self.fingerprint,
+            event: AlertEvent::from_word(&self.event)?,
+            subject: Subject::new(Class::from_word(class)?, name, dependency).ok()?,
+            status: Status::from_word(&self.status)?,
+            target_name: self.target_name,
+            kind: self.kind,
+            title: self.title,
+            summary: self.summary,
+            since: Timestamp::from_millis(self.since),
+            resolved_at: self.resolved_at.map(Timestamp::from_millis),
+            labels: self.labels,
+            link: self.link,
+            suppresses: self.suppresses,
+        })
+    }
+}
+
+/// Stores a delivery, in place of an earlier state of it.
+pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Result<()> {
+    let Delivery { notification, created, state, attempts, last_attempt, next_attempt, error } = delivery;
+    let number = i64::try_from(notification.number).unwrap_or(i64::MAX);
+    let wire = NotificationWire {
+        id: notification.id.clone(),
+        route: notification.route.clone(),
+        group: notification.group.clone(),
+        alerts: notification.alerts.iter().map(AlertWire::from).collect(),
+        omitted: notification.omitted,
+        link: notification.link.clone(),
+    };
+    let json = serde_json::to_string(&wire).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let millis = |at: &Option<Timestamp>| at.map(Timestamp::as_millis);
+    let sql = "INSERT INTO delivery (number, channel, state, created, attempts, last_attempt, next_attempt, error, notification)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+               ON CONFLICT (number) DO UPDATE SET state = ?3, attempts = ?5, last_attempt = ?6, next_attempt = ?7, error = ?8";
+    connection.prepare_cached(sql)?.execute(params![
+        number,
+        notification.channel,
+        state.as_str(),
+        created.as_millis(),
+        attempts,
+        millis(last_attempt),
+        millis(next_attempt),
+        error,
+        json
+    ])?;
+    if *state == DeliveryState::Waiting && *attempts == 0 {
+        let sql = "DELETE FROM delivery WHERE number <= ?1 AND state != 'waiting'";
+        connection.prepare_cached(sql)?.execute([number - KEPT])?;
+    }
+    Ok(())
+}
+
+const COLUMNS: &str = "number, channel, state, created, attempts, last_attempt, next_attempt, error, notification";
+
+/// Reads a row. `None` if another version wrote it in a form that this one does not know.
+fn read(row: &Row<'_>) -> rusqlite::Result<Option<Delivery>> {
+    let number: i64 = row.get(0)?;
+    let wire: Option<NotificationWire> = serde_json::from_str(&row.get::<_, String>(8)?).ok();
+    let (channel, state): (String, String) = (row.get(1)?, row.get(2)?);
+    let (last, next): (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
+    let (created, attempts, error) = (row.get(3)?, row.get(4)?, row.get(7)?);
+    let restored = || {
+        let wire = wire?;
+        let alerts = wire.alerts.into_iter().map(AlertWire::restore).collect::<Option<_>>()?;
+        Some(Delivery {
+            notification: Notification {
+                number: u64::try_from(number).ok()?,
+                id: wire.id,
+                channel,
+                route: wire.route,
+                group: wire.group,
+                alerts,
+                omitted: wire.omitted,
+                link: wire.link,
+            },
+            created: Timestamp::from_millis(created),
+            state: DeliveryState::from_word(&state)?,
+            attempts,
+            last_attempt: last.map(Timestamp::from_millis),
+            next_attempt: next.map(Timestamp::from_millis),
+            error,
+        })
+    };
+    let restored = restored();
+    if restored.is_none() {
+        tracing::warn!("the stored delivery {number} cannot be read and is left out");
+    }
+    Ok(restored)
+}
+
+/// Returns the deliveries that wait, the oldest first, and the number of the last one of all.
+pub(crate) fn waiting(connection: &Connection) -> rusqlite::Result<(Vec<Delivery>, u64)> {
+    let sql = format!("SELECT {COLUMNS} FROM delivery WHERE state = 'waiting' ORDER BY number");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let last: i64 = connection.query_row("SELECT coalesce(max(number), 0) FROM delivery", [], |row| row.get(0))?;
+    Ok((rows.into_iter().flatten().collect(), u64::try_from(last).unwrap_or(0)))
+}
+
+/// Returns at most `limit` deliveries, the newest first.
+pub(crate) fn page(connection: &Connection, filter: &DeliveryFilter, limit: u32) -> rusqlite::Result<Vec<Delivery>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM delivery WHERE (?1 IS NULL OR channel = ?1) AND (?2 IS NULL OR state = ?2) AND number < ?3
+         ORDER BY number DESC LIMIT ?4"
+    );
+    let before = filter.before.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX));
+    let mut statement = connection.prepare_cached(&sql)?;
+    let state = filter.state.map(DeliveryState::as_str);
+    let rows = statement.query_map(params![filter.channel, state, before, limit], read)?;
+    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Returns one delivery.
+pub(crate) fn one(connection: &Connection, number: u64) -> rusqlite::Result<Option<Delivery>> {
+    let next = DeliveryFilter { before: Some(number.saturating_add(1)), ..DeliveryFilter::default() };
+    let found = page(connection, &next, 1)?.pop();
+    Ok(found.filter(|delivery| delivery.notification.number == number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::TargetId;
+
+    fn delivery(number: u64) -> Delivery {
+        let at = Timestamp::from_millis(5);
+        let alert = NotifiedAlert {
+            fingerprint: "f".to_owned(),
+            event: AlertEvent::Firing,
+            subject: Subject::dependency(&TargetId::new("shop").unwrap(), "db"),
+            status: Status::Critical,
+            target_name: "Shop".to_owned(),
+            kind: "http".to_owned(),
+            title: "Database".to_owned(),
+            summary: "refused".to_owned(),
+            since: at,
+            resolved_at: Some(at),
+            labels: vec![("site".to_owned(), "zurich".to_owned())],
+            link: Some("http://a".to_owned()),
+            suppresses: 3,
+        };
+        let notification = Notification {
+            number,
+            id: format!("n-{number}"),
+            channel: "ops".to_owned(),
+            route: "route-1".to_owned(),
+            group: vec![("target".to_owned(), "shop".to_owned())],
+            alerts: vec![alert],
+            omitted: 2,
+            link: None,
+        };
+        Delivery::new(notification, at)
+    }
+
+    #[test]
+    fn deliveries_are_stored_changed_chosen_and_deleted_when_they_are_old() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(V12).unwrap();
+        assert_eq!(waiting(&connection).unwrap(), (vec![], 0));
+        for number in 1..=3 {
+            save(&connection, &delivery(number)).unwrap();
+        }
+        let done = Delivery {
+            state: DeliveryState::Delivered,
+            attempts: 2,
+            last_attempt: Some(Timestamp::from_millis(9)),
+            error: Some("503".to_owned()),
+            ..delivery(2)
+        };
+        save(&connection, &done).unwrap();
+        assert_eq!(waiting(&connection).unwrap(), (vec![delivery(1), delivery(3)], 3));
+        let all = page(&connection, &DeliveryFilter::default(), 10).unwrap();
+        assert_eq!(all, [delivery(3), done.clone(), delivery(1)]);
+        let filter = DeliveryFilter { state: Some(DeliveryState::Waiting), before: Some(3), ..Default::default() };
+        assert_eq!(page(&connection, &filter, 10).unwrap(), [delivery(1)]);
+        let other = DeliveryFilter { channel: Some("mail".to_owned()), ..Default::default() };
+        assert_eq!(page(&connection, &other, 10).unwrap(), []);
+        assert_eq!(one(&connection, 2).unwrap(), Some(done));
+        assert_eq!(one(&connection, 4).unwrap(), None);
+        // Those that wait stay, however old they are.
+        save(&connection, &delivery(2 + KEPT as u64)).unwrap();
+        assert_eq!(one(&connection, 2).unwrap(), None);
+        assert_eq!(one(&connection, 1).unwrap(), Some(delivery(1)));
+    }
+}

@@ -1,0 +1,102 @@
+//! Kind `matrix`: sends messages to a room of Matrix,
+//! <https://spec.matrix.org/v1.15/client-server-api/#put_matrixclientv3roomsroomidsendeventtypetxnid>.
+//!
+//! The channel's URL is that of the home server. The room is not encrypted end to end.
+
+#![deny(unsafe_code)]
+
+use polliwog_sdk::notifier_prelude::*;
+use std::fmt::Write;
+
+/// The plugin for kind `matrix`.
+pub struct Matrix;
+
+/// The settings of a channel of kind `matrix`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The id of the room: `!abc:example.org`. Clients show it in the settings of the room.
+    #[schemars(regex(pattern = "^!"))]
+    pub room: String,
+}
+
+impl Notifier for Matrix {
+    type Settings = Settings;
+    const INFO: NotifierInfo = NotifierInfo {
+        kind: "matrix",
+        title: "Matrix",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Messages in a room of Matrix",
+        needs_every_alert: false,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec::required("token", "the access token of an account that is in the room")]
+    }
+
+    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
+        let body = body(channel, notification).to_string();
+        // The server recognises a repetition by the last part.
+        let (room, id) = (segment(&settings.room), segment(&notification.id));
+        let request =
+            http::Request::new(http::Method::Put, format!("/_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
+        let request = request.header("content-type", "application/json").body(body, http::BodyEncoding::Json);
+        request.header("authorization", "Bearer ${secret.token}").send()?.accepted().map(drop)
+    }
+}
+
+polliwog_sdk::register_notifier!(Matrix);
+
+/// The length of a message in bytes. An event has at most 65,536, and the text is in it twice.
+const LONGEST: usize = 8000;
+
+/// A text as one segment of a path.
+fn segment(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut segment, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => segment.push(byte.into()),
+            _ => write!(segment, "%{byte:02X}").expect("writing to a string never fails"),
+        }
+        segment
+    })
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn body(channel: &Channel, notification: &Notification) -> Value {
+    let message = Message::of(channel, notification);
+    let text = message.text(LONGEST);
+    let (mut plain, mut html) = (
+        format!("{}\n{text}", message.title),
+        format!("<strong>{}</strong><br>{}", escaped(&message.title), escaped(&text).replace('\n', "<br>")),
+    );
+    if let Some(link) = &message.link {
+        plain.push_str(&format!("\n{link}"));
+        html.push_str(&format!("<br><a href=\"{}\">details</a>", escaped(link)));
+    }
+    json!({ "msgtype": "m.text", "body": plain, "format": "org.matrix.custom.html", "formatted_body": html })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::{channel, notification};
+
+    #[test]
+    fn the_request_has_the_documented_fields() {
+        let facts = "connection refused\nfor 12 min\n2 more alerts are explained by this one\nsite=zurich";
+        let expected = json!({
+            "msgtype": "m.text",
+            "body": format!("Critical: Database (Shop)\n{facts}\nhttp://polliwog.lan/targets/shop"),
+            "format": "org.matrix.custom.html",
+            "formatted_body": format!(
+                "<strong>Critical: Database (Shop)</strong><br>{}<br><a href=\"http://polliwog.lan/targets/shop\">details</a>",
+                facts.replace('\n', "<br>")
+            ),
+        });
+        assert_eq!(body(&channel(), &notification(&[Event::Firing])), expected);
+        assert_eq!(segment("!a:b.org"), "%21a%3Ab.org");
+    }
+}

@@ -1,0 +1,113 @@
+//! Kind `pagerduty`: triggers and resolves incidents of PagerDuty with its Events API v2,
+//! <https://developer.pagerduty.com/docs/events-api-v2/trigger-events/>.
+//!
+//! The channel's URL is `https://events.pagerduty.com`.
+
+#![deny(unsafe_code)]
+
+use jiff::Timestamp;
+use polliwog_sdk::notifier_prelude::*;
+
+/// The plugin for kind `pagerduty`.
+pub struct PagerDuty;
+
+/// The settings of a channel of kind `pagerduty`: none.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {}
+
+impl Notifier for PagerDuty {
+    type Settings = Settings;
+    const INFO: NotifierInfo = NotifierInfo {
+        kind: "pagerduty",
+        title: "PagerDuty",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Incidents of PagerDuty, which it opens and resolves",
+        needs_every_alert: true,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec::required("routing_key", "the integration key of a service (Events API v2)")]
+    }
+
+    fn send(_: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
+        // A repetition of one that was taken already has no effect: its key is the same.
+        for alert in &notification.alerts {
+            http::Request::post_json("/v2/enqueue", &body(alert)).send()?.accepted()?;
+        }
+        Ok(())
+    }
+}
+
+polliwog_sdk::register_notifier!(PagerDuty);
+
+/// The longest summary, in characters.
+const SUMMARY: usize = 1024;
+
+fn body(alert: &Alert) -> Value {
+    if alert.event == Event::Resolved {
+        return json!({
+            "routing_key": "${secret.routing_key}",
+            "event_action": "resolve",
+            "dedup_key": alert.fingerprint,
+        });
+    }
+    let severity = match alert.status {
+        Status::Critical => "critical",
+        Status::Warning => "warning",
+        Status::Ok | Status::Unknown => "info",
+    };
+    let since = i64::try_from(alert.since).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    let labels: Value =
+        alert.labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect();
+    let summary = format!("{} ({}): {}", alert.title, alert.target_name, alert.summary);
+    let links = alert.link.as_ref().map(|link| json!([{ "href": link, "text": "Polliwog" }]));
+    json!({
+        "routing_key": "${secret.routing_key}",
+        "event_action": "trigger",
+        "dedup_key": alert.fingerprint,
+        "client": "Polliwog",
+        "client_url": alert.link,
+        "links": links.unwrap_or_else(|| json!([])),
+        "payload": {
+            "summary": summary.chars().take(SUMMARY).collect::<String>(),
+            "source": alert.target_name,
+            "severity": severity,
+            "timestamp": since.unwrap_or_default().to_string(),
+            "component": alert.dependency,
+            "class": alert.class,
+            "custom_details": { "labels": labels, "explains": alert.suppresses },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::notification;
+
+    #[test]
+    fn the_request_has_the_documented_fields() {
+        let all = notification(&[Event::Firing, Event::Resolved]).alerts;
+        let expected = json!({
+            "routing_key": "${secret.routing_key}",
+            "event_action": "trigger",
+            "dedup_key": "5f2a",
+            "client": "Polliwog",
+            "client_url": "http://polliwog.lan/targets/shop",
+            "links": [{ "href": "http://polliwog.lan/targets/shop", "text": "Polliwog" }],
+            "payload": {
+                "summary": "Database (Shop): connection refused",
+                "source": "Shop",
+                "severity": "critical",
+                "timestamp": "2026-07-20T20:05:00Z",
+                "component": "db",
+                "class": "dependency",
+                "custom_details": { "labels": { "site": "zurich" }, "explains": 2 },
+            },
+        });
+        assert_eq!(body(&all[0]), expected);
+        let resolve = json!({ "routing_key": "${secret.routing_key}", "event_action": "resolve", "dedup_key": "5f2a" });
+        assert_eq!(body(&all[1]), resolve);
+    }
+}

@@ -1,0 +1,112 @@
+//! Kind `teams`: posts an adaptive card to a workflow of Microsoft Teams ("Post to a channel when a webhook request is
+//! received"),
+//! <https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/add-incoming-webhook>.
+//!
+//! The signature in the URL is a secret: `url = "https://…/invoke?api-version=1&sig=${secret.sig}"`.
+
+#![deny(unsafe_code)]
+
+use polliwog_sdk::notifier_prelude::*;
+
+/// The plugin for kind `teams`.
+pub struct Teams;
+
+/// The settings of a channel of kind `teams`: none.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {}
+
+impl Notifier for Teams {
+    type Settings = Settings;
+    const INFO: NotifierInfo = NotifierInfo {
+        kind: "teams",
+        title: "Microsoft Teams",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Cards in a channel of Microsoft Teams by a workflow",
+        needs_every_alert: false,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec::optional("sig", "the value of sig in the URL of the workflow")]
+    }
+
+    fn send(channel: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
+        http::Request::post_json("", &body(channel, notification)).send()?.accepted().map(drop)
+    }
+}
+
+polliwog_sdk::register_notifier!(Teams);
+
+/// The length of a card's text in bytes; a message has at most 28 KB.
+const LONGEST: usize = 8000;
+
+/// Puts a backslash before the characters of the markup of a text block.
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut text, c| {
+        if matches!(c, '\\' | '*' | '_' | '[' | ']' | '`' | '#') {
+            text.push('\\');
+        }
+        text.push(c);
+        text
+    })
+}
+
+fn body(channel: &Channel, notification: &Notification) -> Value {
+    let message = Message::of(channel, notification);
+    let color = match message.status {
+        Status::Critical => "Attention",
+        Status::Warning | Status::Unknown => "Warning",
+        Status::Ok => "Good",
+    };
+    // A single line break is a space in the markup.
+    let text = escaped(&message.text(LONGEST)).replace('\n', "\n\n");
+    let mut card = json!({
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [
+            {
+                "type": "TextBlock",
+                "text": escaped(&message.title),
+                "weight": "Bolder",
+                "size": "Medium",
+                "color": color,
+                "wrap": true,
+            },
+            { "type": "TextBlock", "text": text, "wrap": true },
+        ],
+    });
+    if let Some(link) = message.link {
+        card["actions"] = json!([{ "type": "Action.OpenUrl", "title": "Details", "url": link }]);
+    }
+    json!({
+        "type": "message",
+        "attachments": [{
+            "contentType": "application/vnd.microsoft.card.adaptive",
+            "contentUrl": null,
+            "content": card,
+        }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::{channel, notification};
+
+    #[test]
+    fn the_request_has_the_documented_fields() {
+        let sent = body(&channel(), &notification(&[Event::Firing]));
+        let card = &sent["attachments"][0]["content"];
+        assert_eq!(sent["type"], "message");
+        assert_eq!(sent["attachments"][0]["contentType"], "application/vnd.microsoft.card.adaptive");
+        assert_eq!((&card["type"], &card["version"]), (&json!("AdaptiveCard"), &json!("1.4")));
+        assert_eq!(card["body"][0]["text"], "Critical: Database (Shop)");
+        assert_eq!(card["body"][0]["color"], "Attention");
+        let text = "connection refused\n\nfor 12 min\n\n2 more alerts are explained by this one\n\nsite=zurich";
+        assert_eq!(card["body"][1]["text"], text);
+        let action =
+            json!([{ "type": "Action.OpenUrl", "title": "Details", "url": "http://polliwog.lan/targets/shop" }]);
+        assert_eq!(card["actions"], action);
+    }
+}

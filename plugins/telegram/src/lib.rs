@@ -1,0 +1,147 @@
+//! Kind `telegram`: sends messages with a bot of Telegram, <https://core.telegram.org/bots/api#sendmessage>.
+//!
+//! The channel's URL is `https://api.telegram.org`, and the secret `token` that of the bot.
+
+#![deny(unsafe_code)]
+
+use polliwog_sdk::notifier_prelude::*;
+
+/// The plugin for kind `telegram`.
+pub struct Telegram;
+
+/// The settings of a channel of kind `telegram`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The chat: a number, or `@name` of a public channel.
+    pub chat: String,
+    /// The topic of a group that has topics.
+    pub topic: Option<i64>,
+    /// Whether messages about recoveries arrive without a sound.
+    #[serde(default)]
+    pub quiet_recovery: bool,
+}
+
+impl Notifier for Telegram {
+    type Settings = Settings;
+    const INFO: NotifierInfo = NotifierInfo {
+        kind: "telegram",
+        title: "Telegram",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Messages of a bot in a chat of Telegram",
+        needs_every_alert: false,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec {
+            pattern: Some("[0-9]+:[A-Za-z0-9_-]+".to_owned()),
+            hint: Some("a token of a bot looks like 123456:ABC-DEF; BotFather shows it".to_owned()),
+            ..SecretSpec::required("token", "the token of the bot, as BotFather shows it")
+        }]
+    }
+
+    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
+        let body = body(channel, &settings, notification);
+        let response = http::Request::post_json("/bot${secret.token}/sendMessage", &body).send()?;
+        answered(&response.text())?;
+        response.accepted().map(drop)
+    }
+}
+
+polliwog_sdk::register_notifier!(Telegram);
+
+/// The answer of the API, the same for every status.
+#[derive(Deserialize)]
+struct Answer {
+    ok: bool,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    error_code: u16,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+#[derive(Default, Deserialize)]
+struct Parameters {
+    retry_after: Option<u32>,
+}
+
+/// Fails if the API says that it did not take the message.
+fn answered(text: &str) -> Result<(), SendError> {
+    let Ok(answer) = serde_json::from_str::<Answer>(text) else { return Ok(()) };
+    if answer.ok {
+        return Ok(());
+    }
+    let message = format!("Telegram did not take the message: {} ({})", answer.description, answer.error_code);
+    let failure = polliwog_sdk::Failure {
+        code: "refused".to_owned(),
+        message,
+        retry_after_ms: answer.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000)),
+    };
+    match answer.error_code {
+        429 | 500.. => Err(SendError::Transient(failure)),
+        _ => Err(SendError::Permanent(failure)),
+    }
+}
+
+/// The length of the text in bytes. Telegram permits 4096 characters after its markup is read.
+const LONGEST: usize = 3500;
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(channel, notification);
+    let mut text = format!("<b>{}</b>\n{}", escaped(&message.title), escaped(&message.text(LONGEST)));
+    if let Some(link) = &message.link {
+        text.push_str(&format!("\n<a href=\"{}\">details</a>", escaped(link)));
+    }
+    let mut body = json!({
+        "chat_id": settings.chat,
+        "text": text,
+        "parse_mode": "HTML",
+        "link_preview_options": { "is_disabled": true },
+        "disable_notification": settings.quiet_recovery && message.status == Status::Ok,
+    });
+    if let Some(topic) = settings.topic {
+        body["message_thread_id"] = topic.into();
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::{channel, notification};
+
+    #[test]
+    fn the_request_has_the_documented_fields() {
+        let settings = Settings { chat: "-100".to_owned(), topic: Some(3), quiet_recovery: true };
+        let sent = body(&channel(), &settings, &notification(&[Event::Firing]));
+        let text = "<b>Critical: Database (Shop)</b>\nconnection refused\nfor 12 min\n2 more alerts are explained by this \
+                    one\nsite=zurich\n<a href=\"http://polliwog.lan/targets/shop\">details</a>";
+        let expected = json!({
+            "chat_id": "-100",
+            "text": text,
+            "parse_mode": "HTML",
+            "link_preview_options": { "is_disabled": true },
+            "disable_notification": false,
+            "message_thread_id": 3,
+        });
+        assert_eq!(sent, expected);
+        let over = body(&channel(), &settings, &notification(&[Event::Resolved]));
+        assert_eq!(over["disable_notification"], true);
+    }
+
+    #[test]
+    fn an_error_in_an_answer_is_a_failure_with_the_delay_that_it_requests() {
+        assert!(answered(r#"{"ok":true,"result":{}}"#).is_ok() && answered("<html>").is_ok());
+        let late = r#"{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":7}}"#;
+        let error = answered(late).unwrap_err();
+        assert!(matches!(&error, SendError::Transient(failure) if failure.retry_after_ms == Some(7000)), "{error:?}");
+        let gone = r#"{"ok":false,"error_code":403,"description":"Forbidden: bot was blocked by the user"}"#;
+        assert!(matches!(answered(gone), Err(SendError::Permanent(failure)) if failure.message.contains("blocked")));
+    }
+}

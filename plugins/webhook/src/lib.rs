@@ -1,0 +1,169 @@
+//! Kind `webhook`: posts notifications as JSON to any URL, or in the form of a template.
+//!
+//! The body is an object with `id`, `title`, `text`, `status`, `link`, `omitted`, `group` (an object of labels) and
+//! `alerts`. Each alert has `fingerprint`, `event` (`firing`, `resolved`, `flapping`, `repeated`, `test`), `status`,
+//! `class`, `targetId`, `targetName`, `kind`, `dependency`, `title`, `summary`, `since` and `resolvedAt` (milliseconds
+//! since the Unix epoch), `labels` (an object), `link` and `suppresses`. Absent values are null. The header
+//! `Idempotency-Key` has the id.
+//!
+//! A template (Jinja's language, <https://docs.rs/minijinja>) gets the same object: `{{ title }}`,
+//! `{% for alert in alerts %}`, `{{ text | tojson }}`.
+
+#![deny(unsafe_code)]
+
+use minijinja::Environment;
+use polliwog_sdk::notifier_prelude::*;
+use std::collections::BTreeMap;
+
+/// The plugin for kind `webhook`.
+pub struct Webhook;
+
+/// The settings of a channel of kind `webhook`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Headers of the request. `${secret.NAME}` is replaced by a secret of the channel.
+    pub headers: BTreeMap<String, String>,
+    /// A template of the body; without it, the body is JSON.
+    pub template: Option<String>,
+    /// The media type of the template's text.
+    pub content_type: Option<String>,
+}
+
+impl Notifier for Webhook {
+    type Settings = Settings;
+    const INFO: NotifierInfo = NotifierInfo {
+        kind: "webhook",
+        title: "Webhook",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Notifications as JSON, or in the form of a template, to any URL",
+        needs_every_alert: false,
+    };
+
+    fn check(settings: &Settings) -> Vec<String> {
+        let template = settings.template.as_deref().map(|template| rendered(template, &example()));
+        let mut problems: Vec<String> = template.and_then(Result::err).into_iter().collect();
+        if settings.content_type.is_some() && settings.template.is_none() {
+            problems.push("\"content_type\" belongs to a template: without one, the body is JSON".to_owned());
+        }
+        problems
+    }
+
+    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
+        let body = body(channel, notification);
+        let request = match &settings.template {
+            None => http::Request::post_json("", &body),
+            Some(template) => {
+                let text = rendered(template, &body).map_err(|why| SendError::permanent("template", why))?;
+                let kind = settings.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
+                let request = http::Request::new(http::Method::Post, "").header("content-type", kind);
+                request.body(text, http::BodyEncoding::Raw)
+            }
+        };
+        let request = settings.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        request.header("idempotency-key", &notification.id).send()?.accepted().map(drop)
+    }
+}
+
+polliwog_sdk::register_notifier!(Webhook);
+
+/// A body with every field, which shows whether a template can be rendered.
+fn example() -> Value {
+    let alert = json!({
+        "fingerprint": "5f2a", "event": "firing", "status": "critical", "class": "dependency", "targetId": "shop",
+        "targetName": "Shop", "kind": "http", "dependency": "db", "title": "Database", "summary": "connection refused",
+        "since": 1, "resolvedAt": 2, "labels": {}, "link": "http://localhost/", "suppresses": 0,
+    });
+    json!({
+        "id": "1", "title": "Critical: Database", "text": "connection refused", "status": "critical",
+        "link": "http://localhost/", "omitted": 0, "group": {}, "alerts": [alert],
+    })
+}
+
+fn rendered(template: &str, body: &Value) -> Result<String, String> {
+    let environment = Environment::new();
+    let why = |error: minijinja::Error| {
+        let line = error.line().map_or_else(String::new, |line| format!(" in its line {line}"));
+        let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        format!("\"template\" is not valid{line}: {detail}")
+    };
+    environment.template_from_str(template).and_then(|parsed| parsed.render(body)).map_err(why)
+}
+
+fn object(labels: &[Label]) -> Value {
+    labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect()
+}
+
+fn body(channel: &Channel, notification: &Notification) -> Value {
+    let message = Message::of(channel, notification);
+    let alert = |alert: &Alert| {
+        json!({
+            "fingerprint": alert.fingerprint,
+            "event": alert.event.word(),
+            "status": alert.status.word(),
+            "class": alert.class,
+            "targetId": alert.target_id,
+            "targetName": alert.target_name,
+            "kind": alert.kind,
+            "dependency": alert.dependency,
+            "title": alert.title,
+            "summary": alert.summary,
+            "since": alert.since,
+            "resolvedAt": alert.resolved_at,
+            "labels": object(&alert.labels),
+            "link": alert.link,
+            "suppresses": alert.suppresses,
+        })
+    };
+    json!({
+        "id": notification.id,
+        "title": message.title,
+        "text": message.lines.join("\n"),
+        "status": message.status.word(),
+        "link": message.link,
+        "omitted": notification.omitted,
+        "group": object(&notification.group),
+        "alerts": notification.alerts.iter().map(alert).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::{channel, notification};
+
+    #[test]
+    fn the_body_has_the_documented_fields() {
+        let sent = body(&channel(), &notification(&[Event::Firing]));
+        let expected = json!({
+            "id": "polliwog-7",
+            "title": "Critical: Database (Shop)",
+            "text": "connection refused\nfor 12 min\n2 more alerts are explained by this one\nsite=zurich",
+            "status": "critical",
+            "link": "http://polliwog.lan/targets/shop",
+            "omitted": 0,
+            "group": { "target": "shop" },
+            "alerts": [{
+                "fingerprint": "5f2a", "event": "firing", "status": "critical", "class": "dependency",
+                "targetId": "shop", "targetName": "Shop", "kind": "http", "dependency": "db", "title": "Database",
+                "summary": "connection refused", "since": 1_784_577_900_000_u64, "resolvedAt": null, "labels": { "site": "zurich" },
+                "link": "http://polliwog.lan/targets/shop", "suppresses": 2,
+            }],
+        });
+        assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn a_template_is_checked_and_rendered() {
+        let body = body(&channel(), &notification(&[Event::Firing]));
+        let text = rendered("{\"t\": {{ title | tojson }}}{% for a in alerts %} {{ a.event }}{% endfor %}", &body);
+        assert_eq!(text.unwrap(), "{\"t\": \"Critical: Database (Shop)\"} firing");
+        for (template, why) in [("{{ title", "line 1"), ("{% for x %}", "template"), ("{{ a | nothing }}", "nothing")] {
+            let with = |template: &str| Settings { template: Some(template.to_owned()), ..Settings::default() };
+            let problems = Webhook::check(&with(template));
+            assert!(problems.len() == 1 && problems[0].contains(why), "{template}: {problems:?}");
+        }
+        let lone = Settings { content_type: Some("text/html".to_owned()), ..Settings::default() };
+        assert!(Webhook::check(&lone)[0].contains("content_type"));
+    }
+}

@@ -1,0 +1,373 @@
+//! The trait of a plugin that sends notifications, and the texts of a message.
+
+use crate::http::Response;
+use crate::notifier_bindings::exports::polliwog::poller::notifier::Guest;
+use crate::{
+    Alert, Channel, Event, Failure, Notification, NotifierDescriptor, PollError, SecretSpec, SendError, Status,
+};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use std::marker::PhantomData;
+
+/// A plugin that sends notifications: its description, its settings, and one attempt.
+pub trait Notifier {
+    /// The channel's settings. Operators see their JSON Schema, with descriptions from the doc comments.
+    type Settings: DeserializeOwned + JsonSchema;
+    /// The description of this plugin.
+    const INFO: NotifierInfo;
+
+    /// Returns the secrets that an operator can configure.
+    fn secrets() -> Vec<SecretSpec> {
+        Vec::new()
+    }
+
+    /// Returns the problems of settings that match their schema. Empty if the settings are valid. If a problem begins
+    /// with the name of a setting in quotes, the host shows it at the line of that setting.
+    fn check(settings: &Self::Settings) -> Vec<String> {
+        let _ = settings;
+        Vec::new()
+    }
+
+    /// Sends one notification. Each attempt runs in its own instance.
+    fn send(channel: &Channel, settings: Self::Settings, notification: &Notification) -> Result<(), SendError>;
+}
+
+/// The description of a plugin that sends notifications.
+#[derive(Clone, Copy, Debug)]
+pub struct NotifierInfo {
+    /// The value of `kind = "..."` of a channel: `[a-z][a-z0-9-]{0,31}`.
+    pub kind: &'static str,
+    /// The display name.
+    pub title: &'static str,
+    /// The plugin's own semantic version.
+    pub version: &'static str,
+    /// A description in one sentence.
+    pub summary: &'static str,
+    /// Whether the receiver groups alerts: then each alert is sent to it, however many there are.
+    pub needs_every_alert: bool,
+}
+
+/// Implements the exports of the component for a [`Notifier`].
+pub struct ExportedNotifier<N>(PhantomData<N>);
+
+impl<N: Notifier> Guest for ExportedNotifier<N> {
+    fn describe() -> NotifierDescriptor {
+        let NotifierInfo { kind, title, version, summary, needs_every_alert } = N::INFO;
+        NotifierDescriptor {
+            kind: kind.to_owned(),
+            title: title.to_owned(),
+            version: version.to_owned(),
+            summary: summary.to_owned(),
+            settings_schema: schemars::schema_for!(N::Settings).as_value().to_string(),
+            secrets: N::secrets(),
+            needs_every_alert,
+        }
+    }
+
+    fn check_settings(settings: String) -> Vec<String> {
+        match serde_json::from_str(&settings) {
+            Ok(settings) => N::check(&settings),
+            Err(error) => vec![error.to_string()],
+        }
+    }
+
+    fn send(channel: Channel, notification: Notification) -> Result<(), SendError> {
+        let settings = serde_json::from_str(&channel.settings).map_err(|error| {
+            let message = format!("the channel's settings are not valid for kind {}: {error}", N::INFO.kind);
+            SendError::permanent("bad_settings", message)
+        })?;
+        N::send(&channel, settings, &notification)
+    }
+}
+
+impl SecretSpec {
+    /// Creates the description of a secret that an operator must configure.
+    pub fn required(name: impl Into<String>, description: impl Into<String>) -> Self {
+        let (name, description) = (name.into(), description.into());
+        Self { name, description, required: true, pattern: None, hint: None, example: None }
+    }
+
+    /// Creates the description of a secret that an operator may configure.
+    pub fn optional(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { required: false, ..Self::required(name, description) }
+    }
+}
+
+impl Response {
+    /// Returns the response if its status is 2xx. Fails with the error for the status otherwise, and with the beginning
+    /// of the answer, in which most receivers say what they do not accept.
+    pub fn accepted(self) -> Result<Self, SendError> {
+        /// The length of the shown part of an answer in bytes.
+        const SHOWN: usize = 300;
+        let text = self.text();
+        let error = match self.success() {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        let shown = text.trim();
+        let described = |failure: Failure| {
+            let mut message = failure.message.replace("the target's", "the channel's");
+            if !shown.is_empty() && !shown.starts_with('<') {
+                message.push_str(&format!("; it says {:?}", &shown[..floor(shown, SHOWN)]));
+            }
+            Failure { message, ..failure }
+        };
+        Err(match error {
+            PollError::Transient(failure) => SendError::Transient(described(failure)),
+            PollError::Permanent(failure) => SendError::Permanent(described(failure)),
+        })
+    }
+}
+
+impl Event {
+    /// Returns the name: `firing`, `resolved`, `flapping`, `repeated` or `test`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Firing => "firing",
+            Self::Resolved => "resolved",
+            Self::Flapping => "flapping",
+            Self::Repeated => "repeated",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl Status {
+    /// Returns the name: `ok`, `warning`, `critical` or `unknown`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl SendError {
+    /// Creates a failure that a retry may resolve. `code` is stable and in snake_case, `message` is one sentence.
+    pub fn transient(code: impl Into<String>, message: impl Into<String>) -> Self {
+        PollError::transient(code, message).into()
+    }
+
+    /// Creates a failure of this notification that no retry resolves.
+    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
+        PollError::permanent(code, message).into()
+    }
+
+    /// Returns the failure of either variant.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            Self::Transient(failure) | Self::Permanent(failure) => failure,
+        }
+    }
+}
+
+impl From<PollError> for SendError {
+    fn from(error: PollError) -> Self {
+        match error {
+            PollError::Transient(failure) => Self::Transient(failure),
+            PollError::Permanent(failure) => Self::Permanent(failure),
+        }
+    }
+}
+
+impl From<crate::http::HttpError> for SendError {
+    fn from(error: crate::http::HttpError) -> Self {
+        PollError::from(error).into()
+    }
+}
+
+/// The texts of a notification for people, short enough for a phone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The problem in a few words: `Critical: Database (Shop)`.
+    pub title: String,
+    /// One line for each alert, the worst first. A notification of one alert has a line for each fact.
+    pub lines: Vec<String>,
+    /// The page about the alert, or about all of them.
+    pub link: Option<String>,
+    /// The worst status; `Ok` if all alerts are over.
+    pub status: Status,
+}
+
+impl Message {
+    /// Describes a notification. `channel` has the present time.
+    pub fn of(channel: &Channel, notification: &Notification) -> Self {
+        let Notification { alerts, omitted, .. } = notification;
+        let worst = alerts.iter().filter(|alert| !is_over(alert)).map(|alert| severity(alert.status)).max();
+        let status = worst.map_or(Status::Ok, |severity| SEVERITIES[severity]);
+        if let ([alert], 0) = (&alerts[..], *omitted) {
+            let link = alert.link.clone().or_else(|| notification.link.clone());
+            return Self { title: title(alert), lines: facts(alert, channel.now), link, status };
+        }
+        let line = |alert: &Alert| {
+            let name = name(alert);
+            match is_over(alert) {
+                true => format!("{} {name}: {}", mark(alert), alert.summary),
+                false => format!("{} {name}: {} ({})", mark(alert), alert.summary, age(alert, channel.now)),
+            }
+        };
+        let mut lines: Vec<String> = alerts.iter().map(line).collect();
+        if *omitted > 0 {
+            lines.push(format!("… and {omitted} more"));
+        }
+        Self { title: counts(notification), lines, link: notification.link.clone(), status }
+    }
+
+    /// Returns the lines as one text of at most `limit` bytes. Lines that do not fit are counted.
+    pub fn text(&self, limit: usize) -> String {
+        /// The space for the number of lines that do not fit.
+        const REST: usize = 32;
+        let mut text = String::new();
+        for (place, line) in self.lines.iter().enumerate() {
+            let room = limit.saturating_sub(text.len() + REST);
+            if line.len() > room {
+                if text.is_empty() {
+                    text.push_str(&line[..floor(line, room)]);
+                    text.push('…');
+                } else {
+                    text.push_str(&format!("\n… and {} more", self.lines.len() - place));
+                }
+                break;
+            }
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(line);
+        }
+        text
+    }
+}
+
+/// The largest character boundary that is not above `limit`.
+fn floor(text: &str, limit: usize) -> usize {
+    (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Statuses from the best to the worst.
+const SEVERITIES: [Status; 4] = [Status::Ok, Status::Unknown, Status::Warning, Status::Critical];
+
+fn severity(status: Status) -> usize {
+    SEVERITIES.iter().position(|known| *known == status).unwrap_or(0)
+}
+
+fn is_over(alert: &Alert) -> bool {
+    alert.event == Event::Resolved
+}
+
+/// The name of an alert's subject, with its target if that is another.
+fn name(alert: &Alert) -> String {
+    match alert.dependency.is_some() && alert.title != alert.target_name {
+        true => format!("{} ({})", alert.title, alert.target_name),
+        false => alert.title.clone(),
+    }
+}
+
+fn mark(alert: &Alert) -> &'static str {
+    match (alert.event, alert.status) {
+        (Event::Resolved, _) => "✓",
+        (_, Status::Critical) => "✗",
+        _ => "!",
+    }
+}
+
+fn title(alert: &Alert) -> String {
+    let (name, status) = (name(alert), alert.status.word());
+    match alert.event {
+        Event::Firing => format!("{}{}: {name}", status[..1].to_uppercase(), &status[1..]),
+        Event::Repeated => format!("Still {status}: {name}"),
+        Event::Flapping => format!("Flapping: {name}"),
+        Event::Resolved => format!("Resolved: {name}"),
+        Event::Test => format!("Test: {name}"),
+    }
+}
+
+/// The facts about a single alert.
+fn facts(alert: &Alert, now: u64) -> Vec<String> {
+    let mut lines = vec![alert.summary.clone()];
+    if alert.event == Event::Firing || alert.event == Event::Flapping {
+        lines.push(age(alert, now));
+    }
+    if alert.suppresses > 0 && !is_over(alert) {
+        let alerts = if alert.suppresses == 1 { "alert is" } else { "alerts are" };
+        lines.push(format!("{} more {alerts} explained by this one", alert.suppresses));
+    }
+    if !alert.labels.is_empty() {
+        let labels = alert.labels.iter().map(|label| format!("{}={}", label.name, label.value));
+        lines.push(labels.collect::<Vec<_>>().join(" "));
+    }
+    lines
+}
+
+fn age(alert: &Alert, now: u64) -> String {
+    format!("for {}", duration(now.saturating_sub(alert.since) / 1000))
+}
+
+/// A duration in its two largest units, rounded down.
+fn duration(seconds: u64) -> String {
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// The numbers of a notification of several alerts, with what they have in common.
+fn counts(notification: &Notification) -> String {
+    let number = |status| notification.alerts.iter().filter(|alert| !is_over(alert) && alert.status == status).count();
+    let over = notification.alerts.iter().filter(|alert| is_over(alert)).count();
+    let parts = SEVERITIES.iter().rev().map(|status| (number(*status), status.word()));
+    let parts = parts.chain([(over, "resolved")]).filter(|(count, _)| *count > 0);
+    let mut text = parts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ");
+    if notification.omitted > 0 {
+        text.push_str(&format!(", {} more", notification.omitted));
+    }
+    let first = notification.alerts.first().map(|alert| alert.target_name.as_str()).unwrap_or_default();
+    let is_one = !first.is_empty() && notification.alerts.iter().all(|alert| alert.target_name == first);
+    let common = match is_one {
+        true => first.to_owned(),
+        false => notification.group.iter().map(|label| label.value.as_str()).collect::<Vec<_>>().join(", "),
+    };
+    if common.trim().is_empty() { text } else { format!("{common}: {text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{channel, notification};
+
+    #[test]
+    fn one_alert_is_described_with_its_facts_and_several_with_their_numbers() {
+        let one = Message::of(&channel(), &notification(&[Event::Firing]));
+        assert_eq!(one.title, "Critical: Database (Shop)");
+        assert_eq!(
+            one.text(1000),
+            "connection refused\nfor 12 min\n2 more alerts are explained by this one\nsite=zurich"
+        );
+        assert_eq!((one.link.as_deref(), one.status), (Some("http://polliwog.lan/targets/shop"), Status::Critical));
+        let over = Message::of(&channel(), &notification(&[Event::Resolved]));
+        assert_eq!((over.title.as_str(), over.status), ("Resolved: Database (Shop)", Status::Ok));
+        let some = Notification { omitted: 7, ..notification(&[Event::Firing, Event::Resolved]) };
+        let several = Message::of(&channel(), &some);
+        assert_eq!(several.title, "Shop: 1 critical, 1 resolved, 7 more");
+        assert_eq!(several.lines[0], "✗ Database (Shop): connection refused (for 12 min)");
+        assert_eq!(several.lines[1..], ["✓ Database (Shop): recovered after 12 min", "… and 7 more"]);
+    }
+
+    #[test]
+    fn a_text_is_cut_at_a_line_and_says_how_many_are_missing() {
+        let message = |lines: &[&str]| Message {
+            title: String::new(),
+            lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+            link: None,
+            status: Status::Ok,
+        };
+        let long = "ä".repeat(100);
+        assert_eq!(message(&["one", "two", "three"]).text(100), "one\ntwo\nthree");
+        assert_eq!(message(&["one", &long, "three"]).text(100), "one\n… and 2 more");
+        let cut = message(&[&long]).text(101);
+        assert!(cut.ends_with('…') && cut.len() <= 101, "{cut}");
+    }
+}

@@ -1,0 +1,405 @@
+//! Notifications: from a report to the receiver, with retries and routes, and over kills.
+
+use crate::operating::target;
+use crate::support::{Answer, Host, Server, TOKEN, folder, get, ok, output, preloaded, until};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+/// A received request.
+#[derive(Clone, Debug)]
+struct Received {
+    path: String,
+    /// The header `Idempotency-Key`.
+    key: String,
+    body: Value,
+}
+
+/// Returns the raw answer to the n-th request; `None` closes the connection without one.
+type Answers = Arc<dyn Fn(usize, &Received) -> Option<Vec<u8>> + Send + Sync>;
+
+/// A receiver of notifications that records them.
+struct Receiver {
+    port: u16,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl Receiver {
+    fn start(answers: Answers) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let seen = received.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (answers, seen) = (answers.clone(), seen.clone());
+                thread::spawn(move || while answer(&stream, &answers, &seen).is_some() {});
+            }
+        });
+        Self { port, received }
+    }
+
+    /// Takes everything.
+    fn patient() -> Self {
+        Self::start(Arc::new(|_, _| Some(ok("ok"))))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn all(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// The titles of the received notifications, in order.
+    fn titles(&self) -> Vec<String> {
+        self.all().iter().map(|received| received.body["title"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// Reads a request and answers it. `None` if the connection ended.
+fn answer(mut stream: &TcpStream, answers: &Answers, seen: &Mutex<Vec<Received>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    while reader.read_line(&mut line).ok()? > 2 {
+        lines.push(std::mem::take(&mut line).trim_end().to_owned());
+    }
+    let header = |name: &str| {
+        let found = lines.iter().find_map(|line| line.to_lowercase().strip_prefix(&format!("{name}: ")).map(str::len));
+        let line = |length: usize| {
+            lines
+                .iter()
+                .find(|line| line.to_lowercase().starts_with(name))
+                .map(|line| line[line.len() - length..].to_owned())
+        };
+        found.and_then(line).unwrap_or_default()
+    };
+    let mut body = vec![0; header("content-length").parse().unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    let path = lines.first()?.split(' ').nth(1)?.to_owned();
+    let received =
+        Received { path, key: header("idempotency-key"), body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
+    let place = {
+        let mut seen = seen.lock().unwrap();
+        seen.push(received.clone());
+        seen.len() - 1
+    };
+    stream.write_all(&answers(place, &received)?).ok()
+}
+
+/// A server with one dependency, which is healthy until the file exists.
+fn switched(file: &Path) -> Answer {
+    let file = file.to_owned();
+    Arc::new(move |_| match file.exists() {
+        false => ok(r#"[{"name":"db","healthy":true}]"#),
+        true => ok(r#"[{"name":"db","healthy":false,"errorMessage":"refused ${secret.path}"}]"#),
+    })
+}
+
+/// A target, a channel at a URL, and a route to it that notifies at once.
+fn config(server: &Server, channel: &str) -> String {
+    format!(
+        "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{}{channel}[[route]]\nchannels = [\"ops\"]\n\
+         group_wait = \"0s\"\ngroup_interval = \"0s\"\n",
+        target("shop", &server.url("/shop"), "")
+    )
+}
+
+fn webhook(url: &str) -> String {
+    format!("[[channel]]\nname = \"ops\"\nkind = \"webhook\"\nurl = \"{url}\"\n")
+}
+
+fn deliveries(host: &Host, query: &str) -> Vec<Value> {
+    host.get(&format!("/api/v1/deliveries?{query}"))["deliveries"].as_array().unwrap().clone()
+}
+
+#[test]
+fn an_alert_is_notified_with_a_secret_in_the_path_that_no_surface_shows() {
+    let (_keep, folder) = folder();
+    let broken = folder.join("broken");
+    let (server, receiver) = (Server::start(vec![("/shop", switched(&broken))]), Receiver::patient());
+    let secret = "T00/B00/abcdefgh";
+    fs::write(folder.join("slack"), secret).unwrap();
+    let file = folder.join("slack").display().to_string();
+    let channel = format!(
+        "[[channel]]\nname = \"ops\"\nkind = \"slack\"\nurl = \"{}\"\nsecrets = {{ path = {{ file = \"{file}\" }} }}\n",
+        receiver.url("/services/${secret.path}")
+    );
+    let host = Host::start(&folder, &config(&server, &channel));
+    let tested = host.command(&folder, &["channel", "test", "ops"]);
+    assert_eq!((tested.0, tested.1.trim()), (0, "channel ops took a test notification"), "{tested:?}");
+    fs::write(&broken, "").unwrap();
+    let titled = |titles: &[&str]| {
+        let texts: Vec<String> = receiver.all().iter().map(|received| received.body["text"].to_string()).collect();
+        titles.iter().all(|title| texts.iter().any(|text| text.contains(title)))
+    };
+    until("it is notified", || titled(&["Test: channel ops", "Critical: db (shop)"]), |is_there| *is_there);
+    fs::remove_file(&broken).unwrap();
+    until("its end is notified", || titled(&["Resolved: db (shop)"]), |is_there| *is_there);
+    for received in receiver.all() {
+        assert_eq!(received.path, format!("/services/{secret}"));
+        // The text of the target is no reference to the secret of the channel.
+        assert!(!received.body.to_string().contains(secret), "{received:?}");
+    }
+    let (_, explained, _) = host.command(&folder, &["route", "explain", "shop/db"]);
+    assert!(explained.contains("it matches") && explained.contains("notified: ops"), "{explained}");
+    let delivered = |all: &Vec<Value>| all.len() == 2 && all.iter().all(|found| found["state"] == "delivered");
+    until("both are delivered", || deliveries(&host, "channel=ops"), delivered);
+    let (_, listed, _) = host.command(&folder, &["channel", "list"]);
+    assert!(listed.contains("slack") && listed.contains("ops"), "{listed}");
+    let (_, page) = get(&host.api, "/channels", Some(TOKEN));
+    assert!(page.contains("${secret.path}") || page.contains("ready"), "{page}");
+    let shown = [page, listed, host.get("/api/v1/channels").to_string(), host.log.lock().unwrap().clone()];
+    assert!(shown.iter().all(|text| !text.contains("abcdefgh")), "{shown:?}");
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn a_notification_is_tried_again_in_order_and_given_up_when_it_is_refused() {
+    let (_keep, folder) = folder();
+    let broken = folder.join("broken");
+    let server = Server::start(vec![("/shop", switched(&broken))]);
+    // The first attempt is refused for a time, the second one ends without an answer, and the third one is taken.
+    let receiver = Receiver::start(Arc::new(|place, received| {
+        let late = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\nlate";
+        let bad = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 10\r\n\r\nno_payload";
+        match place {
+            0 => Some(late.to_vec()),
+            1 => None,
+            _ if received.body["title"].as_str().is_some_and(|title| title.starts_with("Resolved")) => {
+                Some(bad.to_vec())
+            }
+            _ => Some(ok("ok")),
+        }
+    }));
+    fs::write(&broken, "").unwrap();
+    let host = Host::start(&folder, &config(&server, &webhook(&receiver.url("/hook"))));
+    until("the first attempt", || receiver.titles().len(), |count| *count > 0);
+    let waiting = || deliveries(&host, "state=waiting");
+    let found = until("it waits", waiting, |all| all.first().is_some_and(|found| found["attempts"] == 1));
+    assert!(found[0]["error"].as_str().unwrap().contains("503"), "{found:?}");
+    fs::remove_file(&broken).unwrap();
+    // Not later than its end: the order of one alert is kept.
+    let over = || deliveries(&host, "state=undeliverable");
+    let retry = found[0]["number"].to_string();
+    for attempts in 1..3 {
+        until("the next attempt waits", waiting, |all| all.first().is_some_and(|found| found["attempts"] == attempts));
+        assert_eq!(host.command(&folder, &["channel", "retry", &retry]).0, 0);
+    }
+    let lost = until("the end is refused", over, |all| !all.is_empty());
+    assert!(lost[0]["error"].as_str().unwrap().contains("no_payload"), "{lost:?}");
+    let critical = "Critical: db (shop)";
+    assert_eq!(receiver.titles(), [critical, critical, critical, "Resolved: db (shop)"]);
+    let keys: Vec<String> = receiver.all().into_iter().map(|received| received.key).collect();
+    assert!(keys[0] == keys[1] && keys[1] == keys[2] && keys[2] != keys[3] && !keys[0].is_empty(), "{keys:?}");
+    let alert = || host.get("/api/v1/alerts?state=firing")["alerts"].clone();
+    let found = until("the channel is an alert", alert, |all| all.as_array().is_some_and(|all| !all.is_empty()));
+    assert_eq!((&found[0]["class"], &found[0]["name"]), (&"channel".into(), &"ops".into()), "{found}");
+    let events = host.get("/api/v1/event-log?event=delivery:failed")["events"].clone();
+    let given_up: Vec<bool> =
+        events.as_array().unwrap().iter().map(|event| event["event"]["givenUp"] == true).collect();
+    assert!(given_up.contains(&true) && given_up.contains(&false), "{events}");
+    assert_eq!(host.terminate(), 0);
+}
+
+/// The number of kills. More find more; each takes about a second.
+fn kills() -> usize {
+    std::env::var("KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8)
+}
+
+/// Answers are withheld while this is set.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn set(&self, is_closed: bool) {
+        *self.0.lock().unwrap() = is_closed;
+        self.1.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |is_closed| *is_closed).unwrap());
+    }
+}
+
+#[test]
+fn kills_lose_no_notification_and_repeat_only_the_last() {
+    let (_keep, folder) = folder();
+    let gate: Arc<Gate> = Arc::default();
+    let passing = gate.clone();
+    let receiver = Receiver::start(Arc::new(move |_, _| {
+        passing.pass();
+        Some(ok("ok"))
+    }));
+    // Each target breaks once and recovers once: more changes would be flapping.
+    let names: Vec<String> = (0..kills().div_ceil(2)).map(|number| format!("t{number}")).collect();
+    let path = |name: &String| -> &'static str { format!("/{name}").leak() };
+    let server = Server::start(names.iter().map(|name| (path(name), switched(&folder.join(name)))).collect());
+    let targets: String = names.iter().map(|name| target(name, &server.url(path(name)), "")).collect();
+    let config = format!(
+        "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{targets}{}[[route]]\nchannels = [\"ops\"]\n\
+         group_wait = \"0s\"\ngroup_interval = \"0s\"\n",
+        webhook(&receiver.url("/hook"))
+    );
+    let mut host = Host::start(&folder, &config);
+    let mut expected = Vec::new();
+    for round in 0..kills() {
+        let name = &names[round / 2];
+        match round % 2 {
+            0 => fs::write(folder.join(name), "").unwrap(),
+            _ => fs::remove_file(folder.join(name)).unwrap(),
+        }
+        expected.push(format!("{}: db ({name})", if round % 2 == 0 { "Critical" } else { "Resolved" }));
+        let (polls, received) = (server.count(path(name)), receiver.all().len());
+        // The moment of the kill: after some polls, while the receiver has not answered yet, and after its answer.
+        match round % 5 {
+            3 => {
+                gate.set(true);
+                until("it is received", || receiver.all().len(), |count| *count > received);
+                host.kill();
+                gate.set(false);
+            }
+            4 => {
+                until("it is received", || receiver.all().len(), |count| *count > received);
+                host.kill();
+            }
+            more => {
+                until("some polls", || server.count(path(name)), |count| *count >= polls + more);
+                host.kill();
+            }
+        }
+        host = Host::start(&folder, &config);
+        let last = || receiver.titles().last().cloned().unwrap_or_default();
+        until("the receiver knows it", last, |last| Some(last) == expected.last());
+    }
+    assert_eq!(host.terminate(), 0);
+    let all = receiver.all();
+    let (mut keys, mut titles, mut doubled) = (BTreeSet::new(), Vec::new(), 0);
+    for (place, received) in all.iter().enumerate() {
+        if keys.insert(received.key.clone()) {
+            titles.push(received.body["title"].as_str().unwrap().to_owned());
+        } else {
+            assert_eq!(all[place - 1].key, received.key, "a notification was repeated after another one");
+            doubled += 1;
+        }
+    }
+    assert_eq!(titles, expected);
+    eprintln!("{} kills: {} notifications, 0 lost, {doubled} doubled, in order", kills(), titles.len());
+    assert!(doubled <= kills(), "{doubled}");
+}
+
+#[test]
+fn a_configuration_with_wrong_channels_is_refused_with_its_places() {
+    let (_keep, folder) = folder();
+    let start = "[[target]]\nid = \"a\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1/\"\n";
+    let check = |more: &str| -> String {
+        fs::write(folder.join("polliwog.toml"), format!("{start}{more}")).unwrap();
+        let (code, out, why) = output(&folder, &["check"]);
+        assert_ne!(code, 0, "{more}: {out}");
+        format!("{out}{why}")
+    };
+    let channel = |kind: &str, more: &str| {
+        format!("[[channel]]\nname = \"ops\"\nkind = \"{kind}\"\nurl = \"http://127.0.0.1:1/\"\n{more}")
+    };
+    for (more, expected) in [
+        (channel("http", ""), "kind http polls targets: use it in a [[target]]"),
+        (channel("ntfy", "settings = { topik = \"a\" }\n"), "topik"),
+        (channel("telegram", "settings = { chat = \"1\" }\n"), "it needs the secret \"token\""),
+        (channel("webhook", "settings = { template = \"{{ title\" }\n"), "polliwog.toml:9: "),
+        (channel("webhook", "[[route]]\nchannels = [\"osp\"]\n"), "there is no [[channel]] \"osp\""),
+        (start.replace("\"a\"", "\"b\"").replace("\"http\"", "\"slack\""), "kind slack sends notifications"),
+    ] {
+        let said = check(&more);
+        assert!(said.contains(expected), "{more}: {said}");
+    }
+}
+
+#[test]
+fn a_receiver_that_misbehaves_costs_only_its_own_notifications() {
+    let (_keep, folder) = folder();
+    let broken = folder.join("broken");
+    let server = Server::start(vec![("/shop", switched(&broken))]);
+    let good = Receiver::patient();
+    let huge = Receiver::start(Arc::new(|_, _| {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 100 << 20);
+        Some([head.into_bytes(), vec![b'x'; 20 << 20]].concat())
+    }));
+    let away = Receiver::start(Arc::new(|_, _| {
+        Some(b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n".to_vec())
+    }));
+    let hour = Receiver::start(Arc::new(|_, _| {
+        Some(b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 86400\r\ncontent-length: 0\r\n\r\n".to_vec())
+    }));
+    let mute = Receiver::start(Arc::new(|_, _| {
+        loop {
+            thread::park();
+        }
+    }));
+    let channels = [("good", &good), ("huge", &huge), ("away", &away), ("hour", &hour), ("mute", &mute)];
+    let channel = |(name, receiver): (&str, &Receiver)| {
+        let url = receiver.url("/");
+        format!("[[channel]]\nname = \"{name}\"\nkind = \"webhook\"\nurl = \"{url}\"\ntimeout = \"1s\"\n")
+    };
+    let names = channels.map(|(name, _)| format!("{name:?}")).join(", ");
+    let text = format!(
+        "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{}{}[[route]]\nchannels = [{names}]\ngroup_wait = \"0s\"\n\
+         group_interval = \"0s\"\n",
+        target("shop", &server.url("/shop"), ""),
+        channels.map(channel).concat()
+    );
+    fs::write(&broken, "").unwrap();
+    let host = Host::start(&folder, &text);
+    until("the good one gets it", || good.titles().len(), |count| *count == 1);
+    let state = || host.get("/api/v1/channels")["channels"].as_array().unwrap().clone();
+    let problem = |all: &[Value], name: &str| {
+        all.iter().find(|channel| channel["name"] == name).unwrap()["problem"].as_str().unwrap_or_default().to_owned()
+    };
+    let expected = [("huge", "longer than"), ("away", "redirect"), ("hour", "429"), ("mute", "did not answer")];
+    let all = until("the others say why", state, |all| expected.iter().all(|(name, _)| !problem(all, name).is_empty()));
+    for (name, why) in expected {
+        assert!(problem(&all, name).contains(why) || name == "mute", "{name}: {}", problem(&all, name));
+    }
+    assert_eq!(problem(&all, "good"), "");
+    let waiting = deliveries(&host, "state=waiting&channel=hour");
+    assert!(waiting.last().unwrap()["nextAttempt"].is_string(), "{waiting:?}");
+    let polls = server.count("/shop");
+    until("polls go on", || server.count("/shop"), |count| *count > polls + 3);
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn a_database_that_takes_nothing_is_notified_and_loses_no_alert() {
+    let (_keep, folder) = folder();
+    let (broken, full) = (folder.join("broken"), folder.join("full"));
+    let library = preloaded(&folder, "faults.c");
+    let (server, receiver) = (Server::start(vec![("/shop", switched(&broken))]), Receiver::patient());
+    let config = config(&server, &webhook(&receiver.url("/hook")));
+    let during = full.display().to_string();
+    let environment =
+        [("LD_PRELOAD", &*library), ("FAULT_KIND", "full"), ("FAULT_EVERY", "1"), ("FAULT_WHILE", &*during)];
+    let host = Host::start_with(&folder, &config, &environment);
+    until("polls", || server.count("/shop"), |count| *count > 0);
+    fs::write(&full, "").unwrap();
+    fs::write(&broken, "").unwrap();
+    let has = |wanted: &[&str]| wanted.iter().all(|title| receiver.titles().iter().any(|found| found == title));
+    let database = "Critical: the database does not take results";
+    until("both are notified", || has(&[database, "Critical: db (shop)"]), |has| *has);
+    fs::remove_file(&full).unwrap();
+    until("its end is notified", || has(&["Resolved: the database does not take results"]), |has| *has);
+    // The alert of the target is on disk now, and is not notified again after a kill.
+    let stored = || deliveries(&host, "state=delivered").len();
+    until("the deliveries are stored", stored, |count| *count == receiver.titles().len());
+    let before = receiver.titles();
+    host.kill();
+    let host = Host::start(&folder, &config);
+    let firing = || host.get("/api/v1/alerts?state=firing")["total"].clone();
+    until("the alert still fires", firing, |total| *total == 1);
+    assert_eq!(receiver.titles(), before);
+    assert_eq!(host.terminate(), 0);
+}
