@@ -96,11 +96,13 @@ impl Broker {
     pub(crate) fn up(&mut self) {
         let (port, store) = (self.port, self.folder.join("jetstream"));
         let config = self.folder.join("nats.conf");
-        let text = format!(
-            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n",
-            store.display(),
-            self.more
-        );
+        let place = format!("jetstream {{ store_dir: \"{}\"; ", store.display());
+        // A second block would replace the first one.
+        let more = match self.more.contains("jetstream {") {
+            true => self.more.replace("jetstream {", &place),
+            false => format!("{place}}}\n{}", self.more),
+        };
+        let text = format!("listen: \"127.0.0.1:{port}\"\n{more}\n");
         std::fs::write(&config, text).unwrap();
         let program = program();
         let mut command = match &self.disk {

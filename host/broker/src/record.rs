@@ -35,6 +35,11 @@ pub(crate) async fn answer(sent: PublishAckFuture) -> Answer {
             let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
             digits.parse().map_or_else(|_| Answer::Unknown(text), Answer::Other)
         }
+        // Some servers acknowledge nothing when their disk is full, and log nothing.
+        Err(error) if error.kind() == PublishErrorKind::TimedOut => {
+            let remedy = "its disk may be full: free space there, and restart it";
+            Answer::Unknown(format!("it did not acknowledge it in time; {remedy}"))
+        }
         Err(error) => Answer::Unknown(error.to_string()),
     }
 }
