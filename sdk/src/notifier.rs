@@ -185,6 +185,8 @@ pub struct Message {
     pub title: String,
     /// One line for each alert, the worst first. A notification of one alert has a line for each fact.
     pub lines: Vec<String>,
+    /// The number of alerts that have no line.
+    pub omitted: u32,
     /// The page about the alert, or about all of them.
     pub link: Option<String>,
     /// The worst status; `Ok` if all alerts are over.
@@ -199,7 +201,7 @@ impl Message {
         let status = worst.map_or(Status::Ok, |severity| SEVERITIES[severity]);
         if let ([alert], 0) = (&alerts[..], *omitted) {
             let link = alert.link.clone().or_else(|| notification.link.clone());
-            return Self { title: title(alert), lines: facts(alert, channel.now), link, status };
+            return Self { title: title(alert), lines: facts(alert, channel.now), omitted: 0, link, status };
         }
         let line = |alert: &Alert| {
             let name = name(alert);
@@ -208,26 +210,24 @@ impl Message {
                 false => format!("{} {name}: {} ({})", mark(alert), alert.summary, age(alert, channel.now)),
             }
         };
-        let mut lines: Vec<String> = alerts.iter().map(line).collect();
-        if *omitted > 0 {
-            lines.push(format!("… and {omitted} more"));
-        }
-        Self { title: counts(notification), lines, link: notification.link.clone(), status }
+        let lines = alerts.iter().map(line).collect();
+        Self { title: counts(notification), lines, omitted: *omitted, link: notification.link.clone(), status }
     }
 
-    /// Returns the lines as one text of at most `limit` bytes. Lines that do not fit are counted.
+    /// Returns the lines as one text of at most `limit` bytes. Alerts and lines that do not fit are counted.
     pub fn text(&self, limit: usize) -> String {
-        /// The space for the number of lines that do not fit.
+        /// The space for the number of what does not fit.
         const REST: usize = 32;
         let mut text = String::new();
+        let mut left = usize::try_from(self.omitted).unwrap_or(usize::MAX);
         for (place, line) in self.lines.iter().enumerate() {
             let room = limit.saturating_sub(text.len() + REST);
             if line.len() > room {
+                left = left.saturating_add(self.lines.len() - place);
                 if text.is_empty() {
+                    left -= 1;
                     text.push_str(&line[..floor(line, room)]);
                     text.push('…');
-                } else {
-                    text.push_str(&format!("\n… and {} more", self.lines.len() - place));
                 }
                 break;
             }
@@ -235,6 +235,9 @@ impl Message {
                 text.push('\n');
             }
             text.push_str(line);
+        }
+        if left > 0 {
+            text.push_str(&format!("\n… and {left} more"));
         }
         text
     }
@@ -353,7 +356,9 @@ mod tests {
         let several = Message::of(&channel(), &some);
         assert_eq!(several.title, "Shop: 1 critical, 1 resolved, 7 more");
         assert_eq!(several.lines[0], "✗ Database (Shop): connection refused (for 12 min)");
-        assert_eq!(several.lines[1..], ["✓ Database (Shop): recovered after 12 min", "… and 7 more"]);
+        assert_eq!(several.lines[1..], ["✓ Database (Shop): recovered after 12 min"]);
+        assert!(several.text(1000).ends_with("\n… and 7 more"));
+        assert!(several.text(100).ends_with("\n… and 8 more"), "{}", several.text(100));
     }
 
     #[test]
@@ -361,6 +366,7 @@ mod tests {
         let message = |lines: &[&str]| Message {
             title: String::new(),
             lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+            omitted: 0,
             link: None,
             status: Status::Ok,
         };

@@ -206,7 +206,7 @@ def check(page, link, pause, restart):
     page.execute_script("document.querySelector('#cadence [data-method=DELETE]').click()")
     until("the cadence is adaptive again", lambda: page.execute_script(in_use) == "adaptive")
     follow("Plugins")
-    until("every kind is listed", lambda: len(page.find_elements(By.CSS_SELECTOR, "#served tbody tr")) == 6)
+    until("every kind is listed", lambda: len(page.find_elements(By.CSS_SELECTOR, "#served tbody tr")) == 17)
     uploads(page)
     by_keyboard(page, address)
 

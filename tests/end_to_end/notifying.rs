@@ -312,6 +312,14 @@ fn a_configuration_with_wrong_channels_is_refused_with_its_places() {
         (channel("ntfy", "settings = { topik = \"a\" }\n"), "topik"),
         (channel("telegram", "settings = { chat = \"1\" }\n"), "it needs the secret \"token\""),
         (channel("webhook", "settings = { template = \"{{ title\" }\n"), "polliwog.toml:9: "),
+        (
+            channel("webhook", "settings = { headers = { a = \"${secret.no}\" } }\n"),
+            "its first notification would fail",
+        ),
+        (
+            channel("webhook", "[[route]]\nmatch = { target = \"~a\" }\nchannels = [\"ops\"]\n"),
+            "\"~a\" begins with ~, which is no operator",
+        ),
         (channel("webhook", "[[route]]\nchannels = [\"osp\"]\n"), "there is no [[channel]] \"osp\""),
         (start.replace("\"a\"", "\"b\"").replace("\"http\"", "\"slack\""), "kind slack sends notifications"),
     ] {

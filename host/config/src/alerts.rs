@@ -153,7 +153,7 @@ pub fn silence_text(silence: &Silence) -> Option<String> {
     let SilenceTime::Once(start, end) = &silence.time else { return None };
     let conditions = silence.matchers.0.iter();
     let text = SilenceText {
-        r#match: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text().to_owned())).collect(),
+        r#match: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text())).collect(),
         start: start.as_millis(),
         end: end.as_millis(),
         author: silence.author.clone(),

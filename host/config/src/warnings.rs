@@ -6,6 +6,9 @@ use crate::target_config::TlsConfig;
 use crate::value::show_duration;
 use model::TargetId;
 
+/// The kinds of channels whose token is a part of their URL.
+const TOKEN_IN_URL: [&str; 3] = ["discord", "slack", "teams"];
+
 /// Returns a warning for each part of the configuration that is valid but probably a mistake.
 pub fn warnings(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -29,6 +32,15 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
         }
         if target.url.scheme() == "http" && target.tls != TlsConfig::default() {
             note("it sets tls, but its url is http://: nothing is encrypted".to_owned());
+        }
+    }
+    for channel in config.channels.iter().filter(|channel| TOKEN_IN_URL.contains(&channel.kind.as_str())) {
+        if !channel.shown_url().contains("${secret.") {
+            let message = format!(
+                "channel {:?}: its url has no ${{secret.NAME}}: if it contains a token, pages and API show it",
+                channel.id
+            );
+            found.push(Problem { place: format!("{}:{}", config.file, channel.line), message });
         }
     }
     // An operator and an agent of a fleet need none.

@@ -149,6 +149,7 @@ impl Driver {
         let specs = targets.iter().map(|(target, _)| rules.spec(target)).collect();
         let wall = wiring.clock.wall();
         let settings = rules.settings(&wiring.plugins);
+        let outbox = Outbox::new(parts, waiting, &alerts);
         let notifier = Notifier::new(settings, specs, alerts, last + 1, Now { moment: now, wall });
         let kinds: BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
@@ -166,7 +167,7 @@ impl Driver {
             wiring,
             scheduler,
             notifier,
-            outbox: Outbox::new(parts, waiting),
+            outbox,
             targets: HashMap::new(),
             dirty,
             gathering: Gathering::default(),

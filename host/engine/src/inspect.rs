@@ -1,6 +1,7 @@
 //! Finds the problems of a configuration whose plugins are loaded. Nothing is sent.
 
 use crate::clock::Clock;
+use crate::outbox::test_notification;
 use crate::prepare::prepare_all;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
@@ -26,7 +27,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
-    let (targets, found) = prepare_all(config, sandbox, plugins).await;
+    let (targets, channels, found) = prepare_all(config, sandbox, plugins).await;
     problems.extend(found);
     let now = Clock::start().wall();
     for target in targets.values().filter(|target| target.config.enabled) {
@@ -35,6 +36,14 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
         problems.extend(failure.map(|why| Problem {
             place: format!("{}:{}", config.file, target.config.line),
             message: format!("target {:?}: its first poll would fail: {why}", target.id()),
+        }));
+    }
+    for channel in channels.values() {
+        let Some(served) = plugins.get(&channel.config.kind) else { continue };
+        let failure = certain_send_failure(sandbox, &served.plugin, channel, now).await;
+        problems.extend(failure.map(|why| Problem {
+            place: format!("{}:{}", config.file, channel.config.line),
+            message: format!("channel {:?}: its first notification would fail: {why}", channel.id()),
         }));
     }
     let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
@@ -65,6 +74,21 @@ async fn certain_failure(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTar
     let done = sandbox.poll(target.job(plugin, now, nothing)).await;
     let Outcome::Failure(failure) = done.outcome else { return None };
     let is_certain = failure.category != FailureCategory::Transient && !done.seen.has(ErrorClass::NotRecorded);
+    is_certain.then_some(failure.message)
+}
+
+/// Like [`certain_failure`], with a notification of a made-up alert.
+async fn certain_send_failure(
+    sandbox: &Sandbox,
+    plugin: &Plugin,
+    channel: &RuntimeTarget,
+    now: Timestamp,
+) -> Option<String> {
+    let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
+    let notification = test_notification(channel.id().as_str(), now);
+    let sent = sandbox.send(channel.job(plugin, now, nothing), &notification).await;
+    let failure = sent.result.err()?;
+    let is_certain = failure.category != FailureCategory::Transient && !sent.seen.has(ErrorClass::NotRecorded);
     is_certain.then_some(failure.message)
 }
 

@@ -19,8 +19,9 @@ use catalog::{PluginSet, Served};
 use channel::Channel;
 use egress::Tape;
 use model::{
-    AlertChange, AlertEvent, ChannelState, Class, CommandError, Delivery, DeliveryState, Event, EventKind, Failure,
-    FailureCategory, Moment, Notification, NotifiedAlert, SequencedEvent, Status, Subject, TargetId, Timestamp,
+    AlertChange, AlertEvent, AlertRecord, AlertState, ChannelState, Class, CommandError, Delivery, DeliveryState,
+    Event, EventKind, Failure, FailureCategory, Moment, Notification, NotifiedAlert, SequencedEvent, Status, Subject,
+    TargetId, Timestamp,
 };
 use notify::{MAX_OPEN, Trouble};
 use retries::{EXPIRES, after_failure};
@@ -107,9 +108,15 @@ impl Drop for InFlight {
 }
 
 impl Outbox {
-    /// Creates the outbox with the deliveries that waited when the host last ended.
-    pub(crate) fn new(parts: OutboxParts, waiting: Vec<Delivery>) -> Self {
+    /// Creates the outbox with the deliveries that waited when the host last ended, and the alerts of that time.
+    pub(crate) fn new(parts: OutboxParts, waiting: Vec<Delivery>, alerts: &[AlertRecord]) -> Self {
         let mut state = State::default();
+        let is_open = |alert: &&AlertRecord| alert.state != AlertState::Resolved;
+        for alert in alerts.iter().filter(is_open).filter(|alert| alert.subject.class() == Class::Channel) {
+            let name = alert.subject.name().to_owned();
+            state.channels.entry(name.clone()).or_default().trouble(alert.message.clone());
+            state.troubles.push(Trouble { name, title: alert.title.clone(), message: alert.message.clone() });
+        }
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
         for delivery in waiting {
             let at = delivery.next_attempt.map_or(now, |at| now.after(at.since(wall)));
@@ -145,6 +152,11 @@ impl Outbox {
                 }
                 channel.runtime = Some((target.clone(), served));
             }
+        }
+        let is_gone = |trouble: &Trouble| !channels.keys().any(|id| id.as_str() == trouble.name);
+        let has_gone = self.state().troubles.iter().any(is_gone);
+        if has_gone {
+            self.report_troubles();
         }
         let why = "the channel is not in the configuration any more";
         given_up.into_iter().for_each(|delivery| self.give_up(delivery, why.to_owned()));
@@ -204,9 +216,10 @@ impl Outbox {
         let clock = &self.0.parts.clock;
         let job = target.job(&served.plugin, clock.wall(), Tape::Off);
         let sent = self.0.parts.sandbox.send(job, &test_notification(name, clock.wall())).await;
-        let failed =
-            |failure: Failure| CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message));
-        sent.result.map_err(failed)?;
+        if let Err(failure) = sent.result {
+            self.failed(name, &failure.message, false);
+            return Err(CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message)));
+        }
         self.succeeded(name);
         Ok(())
     }

@@ -70,13 +70,19 @@ struct OfKind<'a> {
     unable: bool,
 }
 
-/// Prepares the valid targets of a configuration that does not run. Returns them and every problem of the others.
-pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> (Targets, Vec<Problem>) {
+/// Prepares the valid targets and channels of a configuration that does not run. Returns them, and every problem of the
+/// others.
+pub(crate) async fn prepare_all(
+    config: &Config,
+    sandbox: &Sandbox,
+    plugins: &PluginSet,
+) -> (Targets, Targets, Vec<Problem>) {
     let (before, files) = (&Targets::new(), &Files::All);
     let of = Preparation { config, sandbox, plugins, before, files };
     let (prepared, mut problems) = prepare_valid(of, &config.targets).await;
-    problems.extend(prepare_valid(of, &config.channels).await.1);
-    (prepared.targets, problems)
+    let (channels, found) = prepare_valid(of, &config.channels).await;
+    problems.extend(found);
+    (prepared.targets, channels.targets, problems)
 }
 
 /// Prepares every target. Targets that did not change stay the same `Arc`.

@@ -81,6 +81,9 @@ pub enum InvalidMatcher {
         /// The possible values.
         known: String,
     },
+    /// The value begins like an operator.
+    #[error("{0:?} begins with {1}, which is no operator: write =, !=, =~ or !~ before the value")]
+    Operator(String, char),
     /// The regular expression is not valid, or too large.
     #[error("the regular expression {text:?} cannot be used: {why}")]
     Regex {
@@ -103,6 +106,10 @@ impl Matcher {
             _ if text.starts_with("=~") => (false, true, &text[2..]),
             _ if text.starts_with("!~") => (true, true, &text[2..]),
             _ if text.starts_with("!=") => (true, false, &text[2..]),
+            _ if text.starts_with(['~', '!']) => {
+                let first = text.chars().next().unwrap_or_default();
+                return Err(InvalidMatcher::Operator(text.to_owned(), first));
+            }
             _ if text.starts_with('=') => (false, false, &text[1..]),
             _ => (false, false, text),
         };
@@ -115,9 +122,10 @@ impl Matcher {
         &self.attribute
     }
 
-    /// Returns the condition as it was written.
-    pub fn text(&self) -> &str {
-        &self.text
+    /// Returns the condition with its operator, which may be missing where it was written.
+    pub fn text(&self) -> String {
+        let sign = if self.text.starts_with(['=', '!']) { "" } else { "=" };
+        format!("{sign}{}", self.text)
     }
 
     fn matches(&self, attributes: &Attributes<'_>) -> bool {
@@ -132,8 +140,7 @@ impl Matcher {
 
 impl std::fmt::Display for Matcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = if self.text.starts_with('=') || self.text.starts_with('!') { "" } else { "=" };
-        write!(f, "{}{sign}{}", self.attribute, self.text)
+        write!(f, "{}{}", self.attribute, self.text())
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn step(route: &Route) -> RouteStep {
     let conditions = route.matchers.0.iter();
     RouteStep {
         name: route.name.clone(),
-        conditions: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text().to_owned())).collect(),
+        conditions: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text())).collect(),
         channels: route.channels.clone(),
         applies: false,
         why: String::new(),

@@ -14,7 +14,7 @@ pub(crate) fn state(silence: &Silence, is_in_file: bool, now: Timestamp) -> Sile
     };
     SilenceState {
         id: silence.id.clone(),
-        conditions: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text().to_owned())).collect(),
+        conditions: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text())).collect(),
         period,
         is_active: silence.is_active(now),
         author: silence.author.clone(),

@@ -6,6 +6,7 @@ use crate::host::State;
 use crate::host::v0_1::{notifier, types};
 use crate::plugin::Exports;
 use crate::run::{Job, Prepared, Sandbox, Usage};
+use egress::Seen;
 use futures_util::FutureExt;
 use model::{AlertEvent, Failure, FailureCategory, Notification, NotifiedAlert, Status};
 use std::panic::AssertUnwindSafe;
@@ -20,6 +21,8 @@ pub struct Sent {
     pub result: Result<(), Failure>,
     /// The resources that the attempt used.
     pub usage: Usage,
+    /// How its requests ended.
+    pub seen: Seen,
 }
 
 impl Sandbox {
@@ -29,14 +32,15 @@ impl Sandbox {
         AssertUnwindSafe(self.send_from(started, job, notification)).catch_unwind().await.unwrap_or_else(|_| {
             let message = "Polliwog itself failed while it sent this: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            Sent { result: Err(plugin_fault("host_panic", message)), usage }
+            Sent { result: Err(plugin_fault("host_panic", message)), usage, seen: Seen::default() }
         })
     }
 
     async fn send_from(&self, started: Instant, job: Job, notification: &Notification) -> Sent {
         let deadline = started + job.timeout;
         let Ok(slot) = timeout_at(deadline, self.slot()).await else {
-            return Sent { result: Err(no_slot()), usage: Usage { wall: started.elapsed(), ..Usage::default() } };
+            let usage = Usage { wall: started.elapsed(), ..Usage::default() };
+            return Sent { result: Err(no_slot()), usage, seen: Seen::default() };
         };
         let (plugin, wire) = (job.plugin.clone(), wire_notification(notification));
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
@@ -64,7 +68,7 @@ impl Sandbox {
         };
         // Without resources of this host, the failure says nothing about the receiver.
         let result = result.map_err(|failure| if session.was_starved() { no_slot() } else { failure });
-        Sent { result, usage }
+        Sent { result, usage, seen: session.seen() }
     }
 }
 

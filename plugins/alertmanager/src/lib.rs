@@ -63,6 +63,8 @@ fn time(millis: u64) -> String {
 }
 
 fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
+    // The alert of a test ends after a minute.
+    let soon = channel.now + 60_000;
     let later = channel.now + u64::from(settings.lasts_hours) * 3_600_000;
     let alert = |alert: &Alert| {
         let own = alert.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()));
@@ -89,7 +91,7 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
             "labels": labels,
             "annotations": annotations,
             "startsAt": time(alert.since),
-            "endsAt": time(alert.resolved_at.unwrap_or(later)),
+            "endsAt": time(alert.resolved_at.unwrap_or(if alert.event == Event::Test { soon } else { later })),
         });
         if let Some(link) = &alert.link {
             shown["generatorURL"] = link.as_str().into();

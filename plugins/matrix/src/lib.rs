@@ -37,9 +37,12 @@ impl Notifier for Matrix {
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
         let body = body(channel, notification).to_string();
         // The server recognises a repetition by the last part.
+        let server = channel.url.trim_end_matches('/');
         let (room, id) = (segment(&settings.room), segment(&notification.id));
-        let request =
-            http::Request::new(http::Method::Put, format!("/_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
+        let request = http::Request::new(
+            http::Method::Put,
+            format!("{server}/_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"),
+        );
         let request = request.header("content-type", "application/json").body(body, http::BodyEncoding::Json);
         request.header("authorization", "Bearer ${secret.token}").send()?.accepted().map(drop)
     }

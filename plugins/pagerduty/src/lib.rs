@@ -30,10 +30,16 @@ impl Notifier for PagerDuty {
         vec![SecretSpec::required("routing_key", "the integration key of a service (Events API v2)")]
     }
 
-    fn send(_: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
+    fn send(channel: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
         // A repetition of one that was taken already has no effect: its key is the same.
+        let path = format!("{}/v2/enqueue", channel.url.trim_end_matches('/'));
         for alert in &notification.alerts {
-            http::Request::post_json("/v2/enqueue", &body(alert)).send()?.accepted()?;
+            http::Request::post_json(&path, &body(alert)).send()?.accepted()?;
+            if alert.event == Event::Test {
+                // The incident of a test does not stay open.
+                let over = Alert { event: Event::Resolved, ..alert.clone() };
+                http::Request::post_json(&path, &body(&over)).send()?.accepted()?;
+            }
         }
         Ok(())
     }

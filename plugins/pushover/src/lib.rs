@@ -46,7 +46,8 @@ impl Notifier for Pushover {
 
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
         let body = body(channel, &settings, notification);
-        http::Request::post_json("/1/messages.json", &body).send()?.accepted().map(drop)
+        let path = format!("{}/1/messages.json", channel.url.trim_end_matches('/'));
+        http::Request::post_json(path, &body).send()?.accepted().map(drop)
     }
 }
 

@@ -42,7 +42,8 @@ impl Notifier for Telegram {
 
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
         let body = body(channel, &settings, notification);
-        let response = http::Request::post_json("/bot${secret.token}/sendMessage", &body).send()?;
+        let path = format!("{}/bot${{secret.token}}/sendMessage", channel.url.trim_end_matches('/'));
+        let response = http::Request::post_json(path, &body).send()?;
         answered(&response.text())?;
         response.accepted().map(drop)
     }
@@ -75,7 +76,14 @@ fn answered(text: &str) -> Result<(), SendError> {
     }
     let message = format!("Telegram did not take the message: {} ({})", answer.description, answer.error_code);
     let failure = polliwog_sdk::Failure {
-        code: "refused".to_owned(),
+        // The host tries these again: an operator can correct the token or the chat.
+        code: match answer.error_code {
+            401 => "unauthorized",
+            403 => "forbidden",
+            404 => "not_found",
+            _ => "refused",
+        }
+        .to_owned(),
         message,
         retry_after_ms: answer.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000)),
     };

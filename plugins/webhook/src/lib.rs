@@ -90,6 +90,9 @@ fn rendered(template: &str, body: &Value) -> Result<String, String> {
     environment.template_from_str(template).and_then(|parsed| parsed.render(body)).map_err(why)
 }
 
+/// The length of the text in bytes.
+const LONGEST: usize = 16_000;
+
 fn object(labels: &[Label]) -> Value {
     labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect()
 }
@@ -118,7 +121,7 @@ fn body(channel: &Channel, notification: &Notification) -> Value {
     json!({
         "id": notification.id,
         "title": message.title,
-        "text": message.lines.join("\n"),
+        "text": message.text(LONGEST),
         "status": message.status.word(),
         "link": message.link,
         "omitted": notification.omitted,

@@ -49,6 +49,12 @@ impl Channel {
         self.queue.len()
     }
 
+    /// Restores the trouble that operators were notified of before a restart. It is over with the next success.
+    pub(super) fn trouble(&mut self, why: Option<String>) {
+        self.is_in_trouble = true;
+        self.problem = why;
+    }
+
     /// Notes that the present state of a delivery is on disk.
     pub(super) fn stored(&mut self, number: u64) {
         if let Some(queued) = self.queue.get_mut(&number) {
@@ -140,7 +146,7 @@ impl Channel {
             kind: target.config.kind.to_string(),
             url: target.config.shown_url(),
             waiting: self.queue.len(),
-            oldest: self.queue.first_key_value().map(|(_, queued)| queued.delivery.created),
+            oldest: self.queue.values().map(|queued| queued.delivery.created).min(),
             delivered: self.delivered,
             failed_attempts: self.failed_attempts,
             undeliverable: self.undeliverable,

@@ -28,6 +28,7 @@ pub(super) fn between(before: &Running, after: &Candidate) -> String {
         listed("removed", named(&mut after.prepared.removed.iter().map(ToString::to_string))),
         listed("changed", changed.collect()),
         listed("settings:", settings.collect()),
+        listed("changed:", other_parts(&before.config, &after.config)),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "no target changed".to_owned() } else { parts.join("; ") }
@@ -62,6 +63,14 @@ pub fn changes(before: &Config, after: &Config) -> Vec<String> {
             _ => {}
         }
     }
+    lines.extend(other_parts(before, after).into_iter().map(|part| format!("~ {part}")));
+    let restart = needs_restart(before, after).into_iter();
+    lines.extend(restart.map(|part| format!("~ {part}: takes effect when the host is started again")));
+    lines
+}
+
+/// The changed parts that are neither targets nor settings.
+fn other_parts(before: &Config, after: &Config) -> Vec<String> {
     let parts = [
         ("[[status_page]]", before.status_pages != after.status_pages),
         ("[alerts]", before.alerts != after.alerts),
@@ -72,10 +81,7 @@ pub fn changes(before: &Config, after: &Config) -> Vec<String> {
         ("egress.api_target_cidrs", before.api_target_cidrs != after.api_target_cidrs),
         ("[plugins.limits]", format!("{:?}", before.limits) != format!("{:?}", after.limits)),
     ];
-    lines.extend(parts.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| format!("~ {part}")));
-    let restart = needs_restart(before, after).into_iter();
-    lines.extend(restart.map(|part| format!("~ {part}: takes effect when the host is started again")));
-    lines
+    parts.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| part.to_owned()).collect()
 }
 
 /// Keys whose value in the file changed without effect, because a changed setting overrides it.

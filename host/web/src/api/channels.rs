@@ -82,7 +82,7 @@ struct ChannelsWire {
 
 /// Lists channels.
 #[utoipa::path(
-    get, path = "/api/v1/channels", tag = "alerts",
+    get, path = "/api/v1/channels", tag = "channels",
     responses((status = 200, body = ChannelsWire, description = "All channels."))
 )]
 async fn list(State(shared): State<Shared>) -> Json<ChannelsWire> {
@@ -108,7 +108,7 @@ struct TestedWire {
 
 /// Sends a test notification and waits for its outcome.
 #[utoipa::path(
-    post, path = "/api/v1/channels/{name}/test", tag = "alerts", params(ChannelPath),
+    post, path = "/api/v1/channels/{name}/test", tag = "channels", params(ChannelPath),
     responses((status = 200, body = TestedWire, description = "The receiver took it."))
 )]
 async fn test(State(shared): State<Shared>, Path(name): Path<String>) -> Result<Json<TestedWire>, ApiError> {
@@ -209,7 +209,7 @@ struct DeliveriesQuery {
 
 /// Lists notifications, the newest first.
 #[utoipa::path(
-    get, path = "/api/v1/deliveries", tag = "alerts", params(DeliveriesQuery),
+    get, path = "/api/v1/deliveries", tag = "deliveries", params(DeliveriesQuery),
     responses((status = 200, body = DeliveriesWire, description = "A page."))
 )]
 async fn deliveries(State(shared): State<Shared>, query: Queried<DeliveriesQuery>) -> Result<Response, ApiError> {
@@ -221,7 +221,7 @@ async fn deliveries(State(shared): State<Shared>, query: Queried<DeliveriesQuery
     let unknown =
         |word: &String| wrong("state", format!("unknown state {word:?}; use waiting, delivered or undeliverable"));
     let state = state.map(|word| DeliveryState::from_word(&word).ok_or_else(|| unknown(&word))).transpose()?;
-    let is_number = |text: &String| text.len() <= 18 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |text: &String| (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let before = match cursor {
         None => None,
         Some(text) if is_number(&text) => text.parse().ok(),
@@ -259,7 +259,7 @@ struct RetriedWire {
 
 /// Tries a notification again: at once if it waits, and for a day if it was given up.
 #[utoipa::path(
-    post, path = "/api/v1/deliveries/{number}/retry", tag = "alerts", params(DeliveryPath),
+    post, path = "/api/v1/deliveries/{number}/retry", tag = "deliveries", params(DeliveryPath),
     responses((status = 202, body = RetriedWire, description = "It is tried."))
 )]
 async fn retry(State(shared): State<Shared>, Path(number): Path<String>) -> Result<Response, ApiError> {
@@ -319,13 +319,14 @@ impl From<RouteStep> for RouteWire {
 
 /// Explains which routes an alert takes.
 #[utoipa::path(
-    get, path = "/api/v1/routes/explain", tag = "alerts", params(ExplainQuery),
+    get, path = "/api/v1/routes/explain", tag = "routes", params(ExplainQuery),
     responses((status = 200, body = ExplanationWire<'_>, description = "The routes."))
 )]
 async fn explain(State(shared): State<Shared>, query: Queried<ExplainQuery>) -> Result<Response, ApiError> {
     let ExplainQuery { target, dependency } = queried(query)?;
-    let id = TargetId::new(&target).map_err(|_| CommandError::NoTarget(target))?;
-    let found = shared.host.explain_route(&id, dependency.as_deref())?;
+    let missing = || wrong("target", format!("there is no target {target:?}"));
+    let id = TargetId::new(&target).map_err(|_| missing())?;
+    let found = shared.host.explain_route(&id, dependency.as_deref()).map_err(|_| missing())?;
     let RouteExplanation { alert, status, routes, silenced_by } = found;
     let mut channels = Vec::new();
     for channel in routes.iter().filter(|step| step.applies).flat_map(|step| &step.channels) {

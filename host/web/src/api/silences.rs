@@ -111,7 +111,7 @@ struct SilencePath {
 
 /// Lists silences.
 #[utoipa::path(
-    get, path = "/api/v1/silences", tag = "alerts",
+    get, path = "/api/v1/silences", tag = "silences",
     responses((status = 200, body = SilencesWire, description = "All silences."))
 )]
 async fn list(State(shared): State<Shared>) -> Json<SilencesWire> {
@@ -120,7 +120,7 @@ async fn list(State(shared): State<Shared>) -> Json<SilencesWire> {
 
 /// Makes a silence.
 #[utoipa::path(
-    post, path = "/api/v1/silences", tag = "alerts", request_body = Wanted,
+    post, path = "/api/v1/silences", tag = "silences", request_body = Wanted,
     responses((status = 201, body = SilenceWire, description = "It is made."))
 )]
 async fn create(State(shared): State<Shared>, bytes: Bytes) -> Result<Response, ApiError> {
@@ -131,7 +131,7 @@ async fn create(State(shared): State<Shared>, bytes: Bytes) -> Result<Response, 
 
 /// Changes a silence, or makes one again that ended within the last day.
 #[utoipa::path(
-    put, path = "/api/v1/silences/{id}", tag = "alerts", params(SilencePath), request_body = Wanted,
+    put, path = "/api/v1/silences/{id}", tag = "silences", params(SilencePath), request_body = Wanted,
     responses((status = 200, body = SilenceWire, description = "It is changed."))
 )]
 async fn change(
@@ -157,7 +157,7 @@ struct EndedWire {
 
 /// Ends a silence. What is still wrong is then notified.
 #[utoipa::path(
-    delete, path = "/api/v1/silences/{id}", tag = "alerts", params(SilencePath),
+    delete, path = "/api/v1/silences/{id}", tag = "silences", params(SilencePath),
     responses((status = 200, body = EndedWire, description = "It is over."))
 )]
 async fn end(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<EndedWire>, ApiError> {
@@ -174,7 +174,7 @@ struct SilencedWire<'a> {
 
 /// Shows the open alerts that a silence would hold back now.
 #[utoipa::path(
-    post, path = "/api/v1/silences/preview", tag = "alerts", request_body = Conditions,
+    post, path = "/api/v1/silences/preview", tag = "silences", request_body = Conditions,
     responses((status = 200, body = SilencedWire<'_>, description = "The alerts."))
 )]
 async fn preview(State(shared): State<Shared>, bytes: Bytes) -> Result<Response, ApiError> {

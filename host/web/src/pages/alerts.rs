@@ -90,7 +90,7 @@ fn of_state(alerts: &[Arc<AlertRecord>], is_open: bool) -> impl Iterator<Item = 
 
 fn table(alerts: &[&AlertRecord], explained: &BTreeMap<Subject, usize>) -> Markup {
     html! {
-        div.scroll { table.numbers {
+        div.scroll tabindex="0" role="region" aria-label="alerts" { table.numbers {
             thead { tr {
                 th scope="col" { "Alert" } th scope="col" { "State" } th scope="col" { "Since" } th scope="col" { "Why" }
                 th scope="col" { "Explains" } th scope="col" { "Held back" } th scope="col" { "Actions" }
@@ -116,7 +116,7 @@ fn silences(shared: &Shared) -> Markup {
     html! {
         @if !all.is_empty() {
             h2 { "Silences" }
-            div.scroll { table.numbers {
+            div.scroll tabindex="0" role="region" aria-label="silences" { table.numbers {
                 thead { tr {
                     th scope="col" { "Alerts" } th scope="col" { "State" } th scope="col" { "When" } th scope="col" { "By" }
                     th scope="col" { "Comment" } th scope="col" { "Actions" }
@@ -128,10 +128,9 @@ fn silences(shared: &Shared) -> Markup {
 }
 
 fn row_of(silence: &SilenceState) -> Markup {
-    let is_bare = |text: &str| !text.starts_with('=') && !text.starts_with('!');
     html! { tr {
         th scope="row" {
-            @for (attribute, text) in &silence.conditions { (attribute) @if is_bare(text) { "=" } (text) " " }
+            @for (attribute, text) in &silence.conditions { (attribute) (text) " " }
         }
         td { @if silence.is_active { "active" } @else { "to come" } }
         td {
@@ -227,7 +226,7 @@ fn ended(alerts: &[&AlertRecord]) -> Markup {
         Resolution::Disabled => "target disabled",
     };
     html! {
-        div.scroll { table.numbers {
+        div.scroll tabindex="0" role="region" aria-label="alerts that are over" { table.numbers {
             thead { tr { th scope="col" { "Alert" } th scope="col" { "Ended" } th scope="col" { "Lasted" } th scope="col" { "How" } } }
             tbody { @for (alert, (at, resolution)) in alerts.iter().filter_map(|alert| Some((alert, alert.ended?))) { tr {
                 th scope="row" { (name(alert)) }

@@ -53,7 +53,7 @@ async fn content(shared: &Shared) -> Markup {
 
 fn table(channels: &[ChannelState]) -> Markup {
     html! {
-        div.scroll { table.numbers {
+        div.scroll tabindex="0" role="region" aria-label="channels" { table.numbers {
             thead { tr {
                 th scope="col" { "Channel" } th scope="col" { "Kind" } th scope="col" { "State" } th scope="col" { "Waiting" }
                 th scope="col" { "Delivered" } th scope="col" { "Given up" } th scope="col" { "Last delivery" }
@@ -86,13 +86,13 @@ fn table(channels: &[ChannelState]) -> Markup {
 
 fn table_of_routes(routes: &[RouteStep]) -> Markup {
     html! {
-        div.scroll { table.numbers {
+        div.scroll tabindex="0" role="region" aria-label="routes" { table.numbers {
             thead { tr { th scope="col" { "Route" } th scope="col" { "Alerts" } th scope="col" { "Channels" } } }
             tbody { @for route in routes { tr {
                 th scope="row" { (route.name) }
                 td {
                     @if route.conditions.is_empty() { "all" }
-                    @for (attribute, condition) in &route.conditions { (attribute) " " (condition) " " }
+                    @for (attribute, condition) in &route.conditions { (attribute) (condition) " " }
                 }
                 td { (route.channels.join(", ")) }
             } } }
@@ -102,7 +102,7 @@ fn table_of_routes(routes: &[RouteStep]) -> Markup {
 
 fn table_of_deliveries(deliveries: &[Delivery]) -> Markup {
     html! {
-        div.scroll { table.numbers {
+        div.scroll tabindex="0" role="region" aria-label="notifications" { table.numbers {
             thead { tr {
                 th scope="col" { "Notification" } th scope="col" { "Channel" } th scope="col" { "Made" } th scope="col" { "State" }
                 th scope="col" { "Attempts" } th scope="col" { "Alerts" } th scope="col" { "Actions" }
@@ -145,7 +145,7 @@ fn alerts(delivery: &Delivery) -> Markup {
     html! {
         @if let Some(first) = notification.alerts.first() {
             (first.event.as_str()) ": " (first.title)
-            @if first.title != first.target_name { " of " (first.target_name) }
+            @if !first.target_name.is_empty() && first.title != first.target_name { " of " (first.target_name) }
         }
         @if more > 0 { " and " (more) " more" }
     }

@@ -40,7 +40,7 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
     let ready = runtime_target(&Arc::new(channel), Some(&plugin), config::Limits::default());
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
     let now = clock.wall();
-    let Sent { result, usage } =
+    let Sent { result, usage, .. } =
         sandbox.send(ready.job(&plugin, now, Tape::Off), &test_notification(AD_HOC, now)).await;
     if let Err(failure) = result {
         bail!("it was not taken ({}): {}", failure.code, failure.message);
