@@ -41,6 +41,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A channel is in trouble after this many failed attempts in a row: the first retries take about a minute.
 const TROUBLE: u32 = 5;
+/// Why the deliveries of a removed channel are given up.
+const GONE: &str = "the channel is not in the configuration any more";
 /// The codes of permanent failures that concern the channel, not the notification: an operator corrects its address or
 /// its secret, so that they are tried again.
 const CORRECTABLE: [&str; 6] = ["unauthorized", "forbidden", "not_found", "redirect", "denied", "secret_unknown"];
@@ -71,6 +73,8 @@ struct State {
     channels: BTreeMap<String, Channel>,
     /// The channels whose trouble the driver knows.
     troubles: Vec<Trouble>,
+    /// Messages for the driver. It must not wait for its own mailbox, so that another task sends them.
+    reports: Vec<Message>,
 }
 
 /// One attempt.
@@ -158,8 +162,7 @@ impl Outbox {
         if has_gone {
             self.report_troubles();
         }
-        let why = "the channel is not in the configuration any more";
-        given_up.into_iter().for_each(|delivery| self.give_up(delivery, why.to_owned()));
+        given_up.into_iter().for_each(|delivery| self.give_up(delivery, GONE.to_owned()));
         self.0.wake.notify_one();
     }
 
@@ -260,6 +263,7 @@ impl Outbox {
     pub async fn run(self, ending: CancellationToken) {
         while !ending.is_cancelled() {
             let wait = self.start_due();
+            self.send_reports().await;
             tokio::select! {
                 () = self.0.wake.notified() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -321,6 +325,9 @@ impl Outbox {
         };
         let why = failure.message.clone();
         let is_first = delivery.attempts == 1;
+        if self.state().channels.get(name).is_none_or(|channel| channel.runtime.is_none()) {
+            return self.give_up(delivery, GONE.to_owned());
+        }
         let is_permanent = failure.category == FailureCategory::Permanent;
         if is_permanent && !CORRECTABLE.contains(&failure.code.as_str()) {
             self.failed(name, &why, true);
@@ -362,8 +369,29 @@ impl Outbox {
         };
         if left + 1 >= MAX_OPEN {
             // The driver holds alerts back for a channel with too many deliveries.
-            self.0.parts.mailbox.send(Message::Undelivered(name, left));
+            self.report(Message::Undelivered(name, left));
         }
+    }
+
+    fn report(&self, message: Message) {
+        self.state().reports.push(message);
+        self.0.wake.notify_one();
+    }
+
+    /// Sends the messages for the driver.
+    async fn send_reports(&self) {
+        let reports = std::mem::take(&mut self.state().reports);
+        if reports.is_empty() {
+            return;
+        }
+        let mailbox = self.0.parts.mailbox.clone();
+        // The driver is gone only when the host ends.
+        let sent = tokio::task::spawn_blocking(move || {
+            for report in reports {
+                let _ = mailbox.send(report);
+            }
+        });
+        let _ = sent.await;
     }
 
     fn succeeded(&self, name: &str) {
@@ -410,7 +438,7 @@ impl Outbox {
             state.troubles.clone_from(&found);
             found
         };
-        self.0.parts.mailbox.send(Message::Troubles(Class::Channel, troubles));
+        self.report(Message::Troubles(Class::Channel, troubles));
     }
 
     /// Writes the state of a delivery, with events.

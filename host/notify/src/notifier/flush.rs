@@ -10,13 +10,16 @@ use std::collections::BTreeMap;
 
 /// Most alerts that a notification lists.
 const LISTED: usize = 100;
+/// Most rounds of one input. The second finds nothing unless a route has no wait; the bound keeps a fault from hanging
+/// the caller.
+const ROUNDS: usize = 16;
 /// Most alerts of a chain of explanations. Chains have no cycles; this bounds the work all the same.
 const CHAIN: usize = 64;
 
 impl Notifier {
     /// Makes the notifications that are due, and settles their alerts again.
     pub(super) fn flush(&mut self, now: Now) {
-        loop {
+        for _ in 0..ROUNDS {
             let batches = self.groups.take_due(now.moment);
             if batches.is_empty() {
                 return;
