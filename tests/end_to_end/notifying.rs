@@ -411,3 +411,47 @@ fn a_database_that_takes_nothing_is_notified_and_loses_no_alert() {
     assert_eq!(receiver.titles(), before);
     assert_eq!(host.terminate(), 0);
 }
+
+#[test]
+fn an_alert_about_a_channel_outlives_a_restart_and_ends_with_its_cause() {
+    let (_keep, folder) = folder();
+    let (broken, good) = (folder.join("broken"), folder.join("good"));
+    let server = Server::start(vec![("/shop", switched(&broken))]);
+    let is_good = good.clone();
+    let receiver = Receiver::start(Arc::new(move |_, _| match is_good.exists() {
+        true => Some(ok("ok")),
+        false => Some(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    }));
+    let config = config(&server, &webhook(&receiver.url("/hook")));
+    fs::write(&broken, "").unwrap();
+    let host = Host::start(&folder, &config);
+    let about = |host: &Host, state: &str| {
+        let found = host.get(&format!("/api/v1/alerts?state={state}"))["alerts"].clone();
+        found.as_array().unwrap().iter().any(|alert| alert["class"] == "channel" && alert["name"] == "ops")
+    };
+    until("it is an alert", || about(&host, "firing"), |is_there| *is_there);
+    host.kill();
+    let host = Host::start(&folder, &config);
+    let attempts = receiver.all().len();
+    until("it is tried again", || receiver.all().len(), |count| *count > attempts);
+    assert!(about(&host, "firing"), "the channel still fails");
+    host.kill();
+    // It delivers after this start: the wait of the last failure may not be over yet.
+    fs::write(&good, "").unwrap();
+    let host = Host::start(&folder, &config);
+    assert_eq!(host.command(&folder, &["channel", "test", "ops"]).0, 0);
+    until("it is over", || about(&host, "resolved"), |is_there| *is_there);
+    assert_eq!(host.terminate(), 0);
+
+    // Fails again, and is removed from the file while the host is off.
+    fs::remove_file(&good).unwrap();
+    let host = Host::start(&folder, &config);
+    assert_eq!(host.command(&folder, &["channel", "test", "ops"]).0, 1);
+    fs::remove_file(&broken).unwrap();
+    until("it is an alert again", || about(&host, "firing"), |is_there| *is_there);
+    host.kill();
+    let without = target("shop", &server.url("/shop"), "");
+    let host = Host::start(&folder, &without);
+    until("it is over with the channel", || about(&host, "firing"), |is_there| !*is_there);
+    assert_eq!(host.terminate(), 0);
+}
