@@ -78,11 +78,21 @@ pub(crate) struct Begun {
     pub ended: Option<TokenHash>,
 }
 
+/// Besides targets, who operates changes these: dead letters, breakers, alerts, silences and notifications.
+const OPERATED: [&str; 6] = [
+    "/api/v1/dead-letters/",
+    "/api/v1/breakers/",
+    "/api/v1/alerts/",
+    "/api/v1/silences",
+    "/api/v1/channels/",
+    "/api/v1/deliveries/",
+];
+
 /// Returns the scope that a request needs.
 fn needed(method: &Method, path: &str) -> Scope {
     let of_target = path.strip_prefix("/api/v1/targets/").is_some_and(|rest| !rest.is_empty());
     let operates = of_target && *method != Method::DELETE && *method != Method::PUT
-        || ["/api/v1/dead-letters/", "/api/v1/breakers/"].iter().any(|of| path.starts_with(of));
+        || OPERATED.iter().any(|of| path.starts_with(of));
     match *method {
         _ if ["/wall", "/fragments/wall"].contains(&path) => Scope::Wall,
         _ if path.starts_with("/api/v1/tokens") => Scope::Admin,
@@ -373,6 +383,12 @@ mod tests {
             (post.clone(), "/api/v1/targets/a/poll", Scope::Operate),
             (post.clone(), "/api/v1/dead-letters/a/retry", Scope::Operate),
             (post.clone(), "/api/v1/breakers/a/reset", Scope::Operate),
+            (Method::PUT, "/api/v1/alerts/a/acknowledgement", Scope::Operate),
+            (post.clone(), "/api/v1/silences", Scope::Operate),
+            (Method::DELETE, "/api/v1/silences/a", Scope::Operate),
+            (post.clone(), "/api/v1/channels/a/test", Scope::Operate),
+            (post.clone(), "/api/v1/deliveries/1/retry", Scope::Operate),
+            (Method::GET, "/api/v1/deliveries", Scope::Read),
             (Method::PATCH, "/api/v1/targets/a", Scope::Operate),
             (Method::DELETE, "/api/v1/targets/a", Scope::Admin),
             (Method::PUT, "/api/v1/settings/x", Scope::Admin),
