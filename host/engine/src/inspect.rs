@@ -6,8 +6,8 @@ use crate::prepare::prepare_all;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::{Config, Problem, suggestion, warnings};
-use egress::{ErrorClass, Player, Tape};
-use model::{FailureCategory, Kind, Outcome, Timestamp};
+use egress::{ErrorClass, Player, Seen, Tape};
+use model::{Failure, FailureCategory, Kind, Outcome, Timestamp};
 use sandbox::{Plugin, Sandbox};
 use std::sync::Arc;
 
@@ -73,7 +73,12 @@ async fn certain_failure(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTar
     let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
     let done = sandbox.poll(target.job(plugin, now, nothing)).await;
     let Outcome::Failure(failure) = done.outcome else { return None };
-    let is_certain = failure.category != FailureCategory::Transient && !done.seen.has(ErrorClass::NotRecorded);
+    certain(failure, done.seen)
+}
+
+/// Returns the reason of a failure that the network does not change.
+fn certain(failure: Failure, seen: Seen) -> Option<String> {
+    let is_certain = failure.category != FailureCategory::Transient && !seen.has(ErrorClass::NotRecorded);
     is_certain.then_some(failure.message)
 }
 
@@ -87,9 +92,7 @@ async fn certain_send_failure(
     let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
     let notification = test_notification(channel.id().as_str(), now);
     let sent = sandbox.send(channel.job(plugin, now, nothing), &notification).await;
-    let failure = sent.result.err()?;
-    let is_certain = failure.category != FailureCategory::Transient && !sent.seen.has(ErrorClass::NotRecorded);
-    is_certain.then_some(failure.message)
+    certain(sent.result.err()?, sent.seen)
 }
 
 fn near(plugins: &PluginSet, kind: &Kind, is_channel: bool) -> String {

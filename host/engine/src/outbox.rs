@@ -283,8 +283,8 @@ impl Outbox {
     fn start_due(&self) -> Duration {
         let Inner { parts, .. } = &*self.0;
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
-        let (mut attempts, mut expired, mut next): (Vec<(TargetId, Attempt)>, Vec<Delivery>, Option<Moment>) =
-            (Vec::new(), Vec::new(), None);
+        let (mut attempts, mut expired) = (Vec::new(), Vec::new());
+        let mut next = now.after(LONGEST_WAIT);
         for channel in self.state().channels.values_mut() {
             expired.extend(channel.take_expired(|delivery| wall.since(delivery.created) >= EXPIRES));
             match channel.due(now) {
@@ -293,7 +293,7 @@ impl Outbox {
                     attempts.push((attempt.target.id().clone(), attempt));
                 }
                 Ok(None) => {}
-                Err(later) => next = next.min(Some(later)).or(Some(later)),
+                Err(later) => next = next.min(later),
             }
         }
         for delivery in expired {
@@ -303,7 +303,7 @@ impl Outbox {
         if !attempts.is_empty() {
             parts.sandbox.lanes().spawn_all(attempts, Attempt::run);
         }
-        next.map_or(LONGEST_WAIT, |next| next.since(now)).min(LONGEST_WAIT)
+        next.since(now)
     }
 
     /// Handles the end of an attempt.
@@ -336,7 +336,7 @@ impl Outbox {
         let wait = after_failure(delivery.attempts, failure.retry_after);
         let delivery = Delivery { next_attempt: Some(clock.at(now.after(wait))), error: Some(why.clone()), ..delivery };
         if let Some(channel) = self.state().channels.get_mut(name) {
-            channel.postpone(delivery.clone(), now.after(wait), now.after(UNSTORED));
+            channel.queue(delivery.clone(), now.after(wait), Some(now.after(UNSTORED)));
         }
         self.failed(name, &why, is_permanent);
         tracing::warn!("channel {name} did not take notification {number}: {why}; it is tried again in {wait:?}");

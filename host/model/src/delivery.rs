@@ -1,7 +1,6 @@
 //! Deliveries: notifications on their way to a channel, and what became of them.
 
-use crate::{AlertRecord, Notification, Status, Subject, Timestamp};
-use std::sync::Arc;
+use crate::{AlertRecord, Notification, Subject, Timestamp};
 
 /// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,32 +111,4 @@ pub struct ChannelState {
     pub last_success: Option<Timestamp>,
     /// Why it does not deliver at present; `None` if the last attempt succeeded or there was none.
     pub problem: Option<String>,
-}
-
-/// The way of an alert through the routes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RouteExplanation {
-    /// The alert, if it is open.
-    pub alert: Option<Arc<AlertRecord>>,
-    /// The status by which the routes were compared.
-    pub status: Status,
-    /// The routes in order, each with its outcome.
-    pub routes: Vec<RouteStep>,
-    /// The ids of the active silences that match.
-    pub silenced_by: Vec<String>,
-}
-
-/// The comparison of an alert with one route.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RouteStep {
-    /// The name of the route.
-    pub name: String,
-    /// The conditions: attributes, and each with its condition as it was written.
-    pub conditions: Vec<(String, String)>,
-    /// The channels.
-    pub channels: Vec<String>,
-    /// Whether it applies.
-    pub applies: bool,
-    /// Why it does or does not.
-    pub why: String,
 }

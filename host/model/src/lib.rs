@@ -18,6 +18,7 @@ mod outcome;
 mod pulse;
 mod replay;
 mod report;
+mod routing;
 mod schedule;
 mod state;
 mod surface;
@@ -29,7 +30,7 @@ pub use alert::{
     Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, NewSilence, Notification, NotifiedAlert,
     Resolution, SilencePeriod, SilenceState, Subject,
 };
-pub use delivery::{AlertChange, ChannelState, Delivery, DeliveryFilter, DeliveryState, RouteExplanation, RouteStep};
+pub use delivery::{AlertChange, ChannelState, Delivery, DeliveryFilter, DeliveryState};
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
 pub use fleet::{
@@ -43,6 +44,7 @@ pub use outcome::{Cause, Failure, FailureCategory, Outcome};
 pub use pulse::{Alive, Pulse};
 pub use replay::{Replay, ReplayRow};
 pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};
+pub use routing::{RouteExplanation, RouteStep};
 pub use schedule::{Breaker, BreakerState, Cadence, Counters, DeadLetter, DeadReason, Place, Rate, Rates, Schedule};
 pub use state::{
     DependencyRecord, DependencyState, Observed, PollFailure, TargetInfo, TargetSource, TargetState, Volatile,

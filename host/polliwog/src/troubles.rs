@@ -74,7 +74,8 @@ fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
     let mut found = vec![(Class::Deployment, failed.map(deployment).collect())];
     if has_heard && operator.link.is_connected {
         let filter = fleet::DeviceFilter { stale: true, ..fleet::DeviceFilter::default() };
-        let silent = fleet.devices(0, &filter, DEVICES).0;
+        // All devices are read only if some are silent.
+        let silent = if operator.stale > 0 { fleet.devices(0, &filter, DEVICES).0 } else { Vec::new() };
         let device = |device: fleet::DeviceView| Trouble {
             title: format!("the device {} is not heard", device.device),
             name: device.device,

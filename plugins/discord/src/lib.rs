@@ -45,14 +45,11 @@ const LONGEST: usize = 3500;
 
 /// Puts a backslash before the characters of Discord's markup.
 fn escaped(text: &str) -> String {
-    let plain = |text: &mut String, c: char| {
+    text.chars().fold(String::new(), |mut text, c| {
         if matches!(c, '\\' | '*' | '_' | '~' | '`' | '|' | '>' | '<' | '#' | '@' | '[' | ']') {
             text.push('\\');
         }
         text.push(c);
-    };
-    text.chars().fold(String::new(), |mut text, c| {
-        plain(&mut text, c);
         text
     })
 }

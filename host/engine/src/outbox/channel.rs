@@ -41,6 +41,7 @@ struct Queued {
 type Due = (Arc<RuntimeTarget>, Arc<Served>, Notification);
 
 impl Channel {
+    /// Adds a delivery, or replaces its earlier state. It is sent at `at`, and not before it is on disk or `unstored`.
     pub(super) fn queue(&mut self, delivery: Delivery, at: Moment, unstored: Option<Moment>) {
         self.queue.insert(delivery.notification.number, Queued { delivery, at, unstored });
     }
@@ -81,11 +82,6 @@ impl Channel {
     /// Returns a delivery that waits.
     pub(super) fn delivery(&self, number: u64) -> Option<Delivery> {
         self.queue.get(&number).map(|queued| queued.delivery.clone())
-    }
-
-    /// Sets the time of the next attempt. The change is on disk by `unstored`.
-    pub(super) fn postpone(&mut self, delivery: Delivery, at: Moment, unstored: Moment) {
-        self.queue(delivery, at, Some(unstored));
     }
 
     /// Removes a delivery whose outcome is being written.
