@@ -339,6 +339,11 @@ def by_keyboard(page, address):
     tab_to("Unset interval")
     ActionChains(page).send_keys(Keys.ENTER).perform()
     until("it is unset", lambda: "7s" not in page.find_element(By.XPATH, interval).text)
+    # An update that arrives between two keys leaves the focus where it is.
+    tab_to("Pause")
+    page.execute_script("show(document.getElementById('content').innerHTML.replaceAll('Poll now', 'Poll at once'))")
+    assert page.execute_script(focused)[0] == "Pause"
+    page.execute_script("show(document.getElementById('content').innerHTML.replaceAll('Poll at once', 'Poll now'))")
     for label, done in [("Poll now", None), ("Pause", "Resume"), ("Resume", "Poll now")]:
         tab_to(label)
         ActionChains(page).send_keys(Keys.ENTER).perform()

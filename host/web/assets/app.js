@@ -55,12 +55,12 @@ function show(html) {
     if (sent.get(part.id) === part.outerHTML || selected(held)) return held;
     // A form keeps what is being entered.
     if (held.tagName === "FORM" && held.contains(active)) return held;
-    const focused = held.contains(active);
+    const place = focusable(held).indexOf(active);
     const opened = held.querySelector("details")?.open;
     held.innerHTML = part.innerHTML;
     if (opened) held.querySelector("details")?.setAttribute("open", "");
     Object.assign(held.dataset, part.dataset);
-    if (focused) held.querySelector("button")?.focus({ preventScroll: true });
+    if (place >= 0) again(focusable(held), active, place)?.focus({ preventScroll: true });
     sent.set(part.id, part.outerHTML);
     return held;
   });
@@ -75,6 +75,12 @@ function show(html) {
   localise();
   tick();
 }
+
+const focusable = (part) => [...part.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")];
+
+// The element of a replaced part that has the focus next: the one with the same text, else the one in the same place.
+// With another one, the Enter key would press a button that the reader did not choose.
+const again = (fresh, old, place) => fresh.find((one) => one.textContent && one.textContent === old.textContent) ?? fresh[place];
 
 // Updates the displayed ages.
 function tick() {
