@@ -45,42 +45,12 @@ mod report;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
-#[allow(
-    unsafe_code,
-    missing_docs,
-    unreachable_pub,
-    rustdoc::all,
-    clippy::all,
-    clippy::too_many_lines,
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks
-)]
 #[rustfmt::skip]
 pub mod bindings;
 
-#[allow(
-    unsafe_code,
-    missing_docs,
-    unreachable_pub,
-    rustdoc::all,
-    clippy::all,
-    clippy::too_many_lines,
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks
-)]
 #[rustfmt::skip]
 pub mod notifier_bindings;
 
-#[allow(
-    unsafe_code,
-    missing_docs,
-    unreachable_pub,
-    rustdoc::all,
-    clippy::all,
-    clippy::too_many_lines,
-    clippy::unwrap_used,
-    clippy::undocumented_unsafe_blocks
-)]
 #[rustfmt::skip]
 pub mod poller_bindings;
 
@@ -88,7 +58,7 @@ pub use bindings::polliwog::poller::types::{
     Dependency, Descriptor, Failure, Label, Member, PollError, Report, Sample, SampleKind, SecretSpec, Setup, Status,
     Target,
 };
-pub use notifier::{ExportedNotifier, Message, Notifier, NotifierInfo};
+pub use notifier::{ExportedNotifier, Message, Notifier, NotifierInfo, escape_html};
 pub use notifier_bindings::exports::polliwog::poller::notifier::{
     Alert, Channel, Event, Notification, NotifierDescriptor, SendError,
 };
@@ -107,6 +77,7 @@ pub mod prelude {
 pub mod notifier_prelude {
     pub use crate::{
         Alert, Channel, Event, Label, Message, Notification, Notifier, NotifierInfo, SecretSpec, SendError, Status,
+        escape_html,
     };
     pub use crate::{http, log};
     pub use schemars::JsonSchema;

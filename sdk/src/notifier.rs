@@ -93,6 +93,18 @@ impl SecretSpec {
     }
 }
 
+impl Channel {
+    /// Returns the address of a path below the channel's URL, which may have a path already.
+    pub fn under(&self, path: &str) -> String {
+        format!("{}/{path}", self.url.trim_end_matches('/'))
+    }
+}
+
+/// Escapes a text for HTML, in elements and in attributes with double quotes.
+pub fn escape_html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 impl Response {
     /// Returns the response if its status is 2xx. Fails with the error for the status otherwise, and with the beginning
     /// of the answer, in which most receivers say what they do not accept.

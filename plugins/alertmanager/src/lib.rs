@@ -44,7 +44,7 @@ impl Notifier for Alertmanager {
     }
 
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let path = format!("{}/api/v2/alerts", channel.url.trim_end_matches('/'));
+        let path = channel.under("api/v2/alerts");
         let request = http::Request::post_json(path, &body(channel, &settings, notification));
         let request = match http::has_secret("login") {
             true => request.header("authorization", "Basic ${basic.login}"),

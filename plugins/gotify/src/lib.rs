@@ -37,8 +37,7 @@ impl Notifier for Gotify {
     }
 
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        // A server may run under a path.
-        let path = format!("{}/message", channel.url.trim_end_matches('/'));
+        let path = channel.under("message");
         let request = http::Request::post_json(path, &body(channel, &settings, notification));
         request.header("x-gotify-key", "${secret.token}").send()?.accepted().map(drop)
     }

@@ -37,12 +37,9 @@ impl Notifier for Matrix {
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
         let body = body(channel, notification).to_string();
         // The server recognises a repetition by the last part.
-        let server = channel.url.trim_end_matches('/');
         let (room, id) = (segment(&settings.room), segment(&notification.id));
-        let request = http::Request::new(
-            http::Method::Put,
-            format!("{server}/_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"),
-        );
+        let path = channel.under(&format!("_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
+        let request = http::Request::new(http::Method::Put, path);
         let request = request.header("content-type", "application/json").body(body, http::BodyEncoding::Json);
         request.header("authorization", "Bearer ${secret.token}").send()?.accepted().map(drop)
     }
@@ -64,20 +61,16 @@ fn segment(text: &str) -> String {
     })
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 fn body(channel: &Channel, notification: &Notification) -> Value {
     let message = Message::of(channel, notification);
     let text = message.text(LONGEST);
     let (mut plain, mut html) = (
         format!("{}\n{text}", message.title),
-        format!("<strong>{}</strong><br>{}", escaped(&message.title), escaped(&text).replace('\n', "<br>")),
+        format!("<strong>{}</strong><br>{}", escape_html(&message.title), escape_html(&text).replace('\n', "<br>")),
     );
     if let Some(link) = &message.link {
         plain.push_str(&format!("\n{link}"));
-        html.push_str(&format!("<br><a href=\"{}\">details</a>", escaped(link)));
+        html.push_str(&format!("<br><a href=\"{}\">details</a>", escape_html(link)));
     }
     json!({ "msgtype": "m.text", "body": plain, "format": "org.matrix.custom.html", "formatted_body": html })
 }

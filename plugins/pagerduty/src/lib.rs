@@ -32,7 +32,7 @@ impl Notifier for PagerDuty {
 
     fn send(channel: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
         // A repetition of one that was taken already has no effect: its key is the same.
-        let path = format!("{}/v2/enqueue", channel.url.trim_end_matches('/'));
+        let path = channel.under("v2/enqueue");
         for alert in &notification.alerts {
             http::Request::post_json(&path, &body(alert)).send()?.accepted()?;
             if alert.event == Event::Test {

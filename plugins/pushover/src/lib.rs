@@ -46,7 +46,7 @@ impl Notifier for Pushover {
 
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
         let body = body(channel, &settings, notification);
-        let path = format!("{}/1/messages.json", channel.url.trim_end_matches('/'));
+        let path = channel.under("1/messages.json");
         http::Request::post_json(path, &body).send()?.accepted().map(drop)
     }
 }

@@ -42,7 +42,7 @@ impl Notifier for Telegram {
 
     fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
         let body = body(channel, &settings, notification);
-        let path = format!("{}/bot${{secret.token}}/sendMessage", channel.url.trim_end_matches('/'));
+        let path = channel.under("bot${secret.token}/sendMessage");
         let response = http::Request::post_json(path, &body).send()?;
         answered(&response.text())?;
         response.accepted().map(drop)
@@ -96,15 +96,11 @@ fn answered(text: &str) -> Result<(), SendError> {
 /// The length of the text in bytes. Telegram permits 4096 characters after its markup is read.
 const LONGEST: usize = 3500;
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
     let message = Message::of(channel, notification);
-    let mut text = format!("<b>{}</b>\n{}", escaped(&message.title), escaped(&message.text(LONGEST)));
+    let mut text = format!("<b>{}</b>\n{}", escape_html(&message.title), escape_html(&message.text(LONGEST)));
     if let Some(link) = &message.link {
-        text.push_str(&format!("\n<a href=\"{}\">details</a>", escaped(link)));
+        text.push_str(&format!("\n<a href=\"{}\">details</a>", escape_html(link)));
     }
     let mut body = json!({
         "chat_id": settings.chat,
