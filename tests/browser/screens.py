@@ -17,7 +17,7 @@ from selenium import webdriver
 PROGRAM, FOLDER, WANTED = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:]
 PAGES = {
     "overview": "/", "grouped": "/?group=site", "target": "/targets/shop", "target-year": "/targets/pve-lab?range=400d",
-    "dependency": "/dependencies/PostgreSQL%20main", "graph": "/graph", "events": "/events", "scheduler": "/scheduler",
+    "dependency": "/dependencies/PostgreSQL%20main", "graph": "/graph", "events": "/events", "alerts": "/alerts", "channels": "/channels", "scheduler": "/scheduler",
     "plugins": "/plugins", "settings": "/settings", "new-target": "/targets/new?kind=http", "wall": "/wall",
     "replay": "/scheduler/replay?range=24h", "status": "/status/public",
     "fleet": "/fleet?label=site", "fleet-deployment": "/fleet/deployments/provider", "fleet-device": "/fleet/devices/basel-1",

@@ -12,6 +12,8 @@ mod odd_input;
 mod operating;
 mod plugins;
 mod proxmox;
+mod receiver;
 mod running;
 mod sabotage;
 mod support;
+mod telemetry;

@@ -4,7 +4,7 @@ use crate::broker::Broker;
 use crate::proxy::Proxy;
 use crate::support::{self, Host, Server, TOKEN, folder, until};
 use crate::{Fleet, NAMES, post, server_for_each, switched, target};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 
 fn agent_over(fleet: &Fleet, proxy: &Proxy, device: &str) -> Host {
@@ -78,9 +78,21 @@ fn a_quorum_tells_the_service_from_the_line_of_one_device() {
     let (_, page) = support::get(&agents[1].api, "/fleet", Some(TOKEN));
     assert!(page.contains("Polls continue, and reports are sent when it is back."), "{page}");
     assert_eq!(fleet.deployment("web")["phase"], "succeeded");
+    assert_eq!(alerts(&fleet), json!([]), "one of three sites confirms nothing");
     proxies[1].cut(false);
     let view = fleet.counts("web", [1, 2, 0, 0]);
     assert_eq!(view["phase"], "failed", "{view}");
+    // Two sites confirm the alert, and it is over when one of them recovers.
+    let fired = until("it is an alert", || alerts(&fleet), |all| *all != json!([]));
+    assert_eq!((&fired[0]["class"], &fired[0]["name"]), (&"deployment".into(), &"web".into()), "{fired}");
+    fs::remove_file(&broken[1]).unwrap();
+    post(&agents[1], "/api/v1/targets/web/poll");
+    until("it is over", || alerts(&fleet), |all| *all == json!([]));
+}
+
+/// The alerts that fire on the operator.
+fn alerts(fleet: &Fleet) -> Value {
+    fleet.operator().get("/api/v1/alerts?state=firing")["alerts"].clone()
 }
 
 #[test]

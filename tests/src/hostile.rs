@@ -17,8 +17,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use expected::Expect;
-use model::{Outcome, TargetId, Timestamp};
-use sandbox::{Compiler, Done, Job, Limits, Plugin, Sandbox, Target};
+use model::{AlertEvent, Notification, NotifiedAlert, Outcome, Status, Subject, TargetId, Timestamp};
+use sandbox::{Compiler, Done, Job, Limits, Plugin, Role, Sandbox, Target};
 use secrecy::SecretString;
 use std::convert::identity;
 use std::num::NonZeroUsize;
@@ -28,6 +28,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use url::Url;
 
 /// A secret that must not be visible in any result.
 pub const SECRET: &str = "hunter2/hunter2\"hunter2";
@@ -144,7 +145,10 @@ impl World {
         let began = Instant::now();
         let timeout = if case.expect.is_timeout() { TIMEOUT } else { AMPLE };
         let job = self.job(&plugin, "guest", Limits { cpu: CPU, ..Limits::default() }, timeout);
-        let done = self.poll_on_lane(job).await;
+        let done = match plugin.descriptor().role {
+            Role::Poller => self.poll_on_lane(job).await,
+            Role::Notifier { .. } => self.send_on_lane(job).await,
+        };
         let took = began.elapsed();
         if format!("{done:?}").contains(SECRET) {
             return Err(format!("the secret is visible in the result: {done:?}"));
@@ -160,11 +164,27 @@ impl World {
         receiver.await.expect("a poll ends")
     }
 
+    async fn send_on_lane(&self, mut job: Job) -> Done {
+        // As for a channel.
+        let Job { grant, .. } = &job;
+        let grant = Grant { expands_path: true, ..self.grant(grant.base.clone(), grant.origins.clone()) };
+        job.grant = Arc::new(grant);
+        let (sandbox, (sender, receiver)) = (self.sandbox.clone(), oneshot::channel());
+        let channel = job.target.id.clone();
+        let send = async move { drop(sender.send(sandbox.send(job, &notification()).await)) };
+        self.sandbox.lanes().spawn_all([(channel, send)], identity);
+        expected::sent(receiver.await.expect("an attempt ends"))
+    }
+
+    fn grant(&self, base: Url, origins: Vec<OriginGrant>) -> Grant {
+        let secrets = [("token".to_owned(), SecretString::from(SECRET))].into();
+        Grant::new(base, origins, Secrets::new(secrets).expect("the secret is valid"))
+    }
+
     fn job(&self, plugin: &Plugin, id: &str, limits: Limits, timeout: Duration) -> Job {
         let (base, origin) = Origin::parse(&self.url).expect("the server's URL is valid");
         let origins =
             vec![OriginGrant { origin, tls: Tls::system().expect("the system's certificates can be loaded") }];
-        let secrets = [("token".to_owned(), SecretString::from(SECRET))].into();
         let target = Target {
             id: TargetId::new(id).expect("the id is valid"),
             name: id.to_owned(),
@@ -177,12 +197,43 @@ impl World {
         Job {
             plugin: plugin.clone(),
             target: Arc::new(target),
-            grant: Arc::new(Grant::new(base, origins, Secrets::new(secrets).expect("the secret is valid"))),
+            grant: Arc::new(self.grant(base, origins)),
             limits,
             timeout,
             now: Timestamp::from_millis(1_784_578_620_000),
             tape: Tape::Off,
         }
+    }
+}
+
+/// A notification about an alert whose text names the secret.
+fn notification() -> Notification {
+    let target = TargetId::new("guest").expect("the id is valid");
+    let now = Timestamp::from_millis(1_784_578_620_000);
+    let alert = NotifiedAlert {
+        fingerprint: "f00d".to_owned(),
+        event: AlertEvent::Firing,
+        subject: Subject::Target(target),
+        status: Status::Critical,
+        target_name: "guest".to_owned(),
+        kind: "http".to_owned(),
+        title: "${secret.token}".to_owned(),
+        summary: "${secret.token}".to_owned(),
+        since: now,
+        resolved_at: None,
+        labels: Vec::new(),
+        link: None,
+        suppresses: 0,
+    };
+    Notification {
+        number: 1,
+        id: "1".to_owned(),
+        channel: "guest".to_owned(),
+        route: "all".to_owned(),
+        group: Vec::new(),
+        alerts: vec![alert],
+        omitted: 0,
+        link: None,
     }
 }
 

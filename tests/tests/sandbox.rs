@@ -129,6 +129,11 @@ async fn builtin_plugins_load_without_a_compiler() {
     let plugin = sandbox.load_built_in(*http).await.unwrap();
     let done = sandbox.poll(job(&plugin, &server().await, LONG)).await;
     assert!(matches!(done.outcome, Outcome::Success(_)), "{done:?}");
+    // A plugin that rests has no machine code until it is called.
+    plugin.rest();
+    assert!(plugin.image().is_empty());
+    let done = sandbox.poll(job(&plugin, &server().await, LONG)).await;
+    assert!(matches!(done.outcome, Outcome::Success(_)) && !plugin.image().is_empty(), "{done:?}");
 }
 
 #[tokio::test]

@@ -53,10 +53,14 @@ impl PluginSet {
         self.served.values()
     }
 
-    /// Returns the plugins that poll targets, or those that send notifications, by kind.
-    pub fn of_role(&self, is_notifier: bool) -> impl Iterator<Item = &Arc<Served>> {
-        let is_of = move |served: &&Arc<Served>| (served.plugin.descriptor().role != Role::Poller) == is_notifier;
-        self.served.values().filter(is_of)
+    /// Returns the plugins that poll targets, by kind.
+    pub fn pollers(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.served().filter(|served| served.plugin.descriptor().role == Role::Poller)
+    }
+
+    /// Returns the plugins that send notifications, by kind.
+    pub fn notifiers(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.served().filter(|served| served.plugin.descriptor().role != Role::Poller)
     }
 
     /// Describes the kinds of targets, for people who define them.
@@ -76,7 +80,7 @@ impl PluginSet {
                 secrets: descriptor.secrets.iter().map(secret).collect(),
             }
         };
-        self.of_role(false).map(described).collect()
+        self.pollers().map(described).collect()
     }
 
     /// Returns all refused files.

@@ -428,7 +428,11 @@ async fn judge(sandbox: &Sandbox, read: Result<Vec<u8>, String>) -> Verdict<Plug
         let cause = if refusal.is_passing() { Cause::Host } else { Cause::Content };
         (cause, refusal.message)
     })?;
-    Ok(Version { kind: plugin.descriptor().kind.clone(), plugin })
+    let kind = plugin.descriptor().kind.clone();
+    if kind.is_email() {
+        return Err((Cause::Content, format!("the host itself serves kind {kind}: give the plugin another kind")));
+    }
+    Ok(Version { kind, plugin })
 }
 
 /// Returns the version of a bad file that served last, if its compiled code is cached.

@@ -67,7 +67,9 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
         TargetId::new(&text(value)?).map_err(|error| format!("{:?}: {rule}", error.text))
     });
     let kind = section.get("kind", |value| Kind::new(&text(value)?).map_err(|error| error.to_string()));
-    let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
+    let is_email = kind.as_ref().is_some_and(Kind::is_email);
+    let parse = if is_email { Origin::parse_mail } else { Origin::parse };
+    let url = section.get("url", |value| parse(&text(value)?).map_err(|error| error.to_string()));
     let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
     let (secrets, short_secrets) = secrets(notes, section.table("secrets").unwrap_or_default());
     let timeout = section.duration("timeout");
@@ -220,6 +222,10 @@ mod tests {
             ),
             ("[[channel]]\nname = \"ops\"".to_owned(), "p.toml:1: channel \"ops\" has no kind"),
             (format!("{CHANNEL}{CHANNEL}"), "there are two channels"),
+            (
+                "[[channel]]\nname = \"mail\"\nkind = \"email\"\nurl = \"https://a/\"".to_owned(),
+                "a mail server is written as smtp://host:587 or smtps://host:465",
+            ),
             (route("channels = [\"osp\"]"), "p.toml:7: channels: there is no [[channel]] \"osp\""),
             (route("match = { status = \"critical\" }"), "p.toml:6: a route has channels"),
             (route("channels = []"), "p.toml:6: a route has channels"),

@@ -3,6 +3,7 @@
 use crate::alerts::{AlertsConfig, alerts, silences};
 use crate::channels::{channels, routes};
 use crate::fleet_section::{AssignedDeployment, FleetConfig, fleet_section};
+use crate::otlp::{OtlpConfig, otlp};
 use crate::proxy::{ProxyConfig, proxy};
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
 use crate::shared_secret::SharedSecret;
@@ -25,7 +26,7 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Upper bound on every cap; a higher cap would have no effect.
 const HIGHEST_CAP: u64 = 100_000;
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 16] = [
     "server",
     "metrics",
     "store",
@@ -34,6 +35,7 @@ const SECTIONS: [&str; 15] = [
     "scheduler",
     "alerts",
     "fleet",
+    "otlp",
     "secrets",
     "target",
     "alias",
@@ -94,6 +96,8 @@ pub struct Config {
     pub silences: Vec<Silence>,
     /// The part of this host in a fleet.
     pub fleet: Option<FleetConfig>,
+    /// The collector of OpenTelemetry that takes events and metrics.
+    pub otlp: Option<OtlpConfig>,
     /// The deployments that this host was assigned, by name.
     pub deployments: BTreeMap<String, AssignedDeployment>,
     /// The name of the file, for messages.
@@ -172,6 +176,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         channels,
         silences: silences(notes, document),
         fleet: fleet_section(notes, document),
+        otlp: otlp(notes, document),
         deployments: BTreeMap::new(),
         file: notes.file.clone(),
         sources: BTreeMap::new(),

@@ -17,6 +17,7 @@ mod definition;
 mod document;
 mod estate;
 mod fleet_section;
+mod otlp;
 mod places;
 mod proxy;
 mod reader;
@@ -37,6 +38,7 @@ pub use definition::{Made, alias_key, assignment_key, definition_key, deployment
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
 pub use fleet_section::{AssignedDeployment, AssignedTarget, FleetConfig, FleetRole, KubernetesConfig};
+pub use otlp::OtlpConfig;
 pub use places::{FILE, Places, data_dir, find};
 pub use proxy::ProxyConfig;
 pub use reader::{Overrides, misspelt, suggestion};

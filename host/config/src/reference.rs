@@ -208,6 +208,25 @@ fn silence() -> Section {
     Section { heading: "[[silence]]", variable: None, meaning, keys }
 }
 
+fn otlp() -> Section {
+    let keys = vec![
+        key(
+            "url",
+            "URL",
+            "required",
+            "The collector's, such as `http://localhost:4318`. `/v1/logs` and `/v1/metrics` are added.",
+        ),
+        key("metrics", "duration, or `false`", "60s", "The interval at which all metrics are sent, 1s to 1h."),
+        key("logs", "true or false", true, "Whether changes are sent as log records."),
+        key("polls", "true or false", false, "Whether each poll is a log record as well."),
+        key("headers", "`{ NAME = \"text\" }`", "", "Headers of the requests. `${secret.NAME}` is replaced."),
+        key("secrets", "`{ NAME = { env or file } }`", "", "Where its secrets come from."),
+        key("tls", "`{ fingerprint, ca_file }`", "", "The certificate of the collector, as for a target."),
+    ];
+    let meaning = "A collector of OpenTelemetry; without it, nothing is pushed. See [metrics](metrics.md).";
+    Section { heading: "[otlp]", variable: None, meaning, keys }
+}
+
 fn fleet() -> Section {
     let keys = vec![
         key("role", "agent, operator or both", "required", "Whether this host reports, assigns and counts, or both."),
@@ -326,6 +345,7 @@ fn sections() -> Vec<Section> {
         scheduler(),
         alerts(),
         fleet(),
+        otlp(),
         target(),
         alias(),
         status_page(),

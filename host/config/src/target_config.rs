@@ -140,6 +140,11 @@ impl TargetConfig {
         if self.is_channel { "channel" } else { "target" }
     }
 
+    /// Whether it is a channel that the host serves itself, without a plugin.
+    pub fn is_email(&self) -> bool {
+        self.is_channel && self.kind.is_email()
+    }
+
     /// Returns the URL as it was written: the parser has replaced the braces of references to secrets in its path.
     pub fn shown_url(&self) -> String {
         let url = self.url.to_string();

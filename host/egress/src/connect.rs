@@ -5,6 +5,7 @@ use crate::tls::{Certificate, Refusal, Refused};
 use crate::{Error, Origin, Tls};
 use futures_util::future::BoxFuture;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::fmt;
 use std::io;
@@ -188,20 +189,23 @@ pub(crate) fn without_os_number(error: &io::Error) -> String {
 }
 
 pub(crate) async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, Error> {
-    let host = destination.origin.host.to_string();
-    let name = destination.origin.authority();
-    let server = ServerName::try_from(host).map_err(|error| Error::BadRequest(error.to_string()))?;
-    let connector = TlsConnector::from(destination.tls.config());
-    match connector.connect(server, tcp).await {
-        Ok(stream) => {
-            let (_, session) = stream.get_ref();
-            let leaf = session.peer_certificates().and_then(|chain| chain.first());
-            let certificate = leaf.map(|leaf| Arc::new(Certificate::of(leaf)));
-            let http2 = session.alpn_protocol() == Some(b"h2");
-            Ok(Stream::Tls { stream: TokioIo::new(Box::new(stream)), certificate, http2 })
-        }
-        Err(error) => Err(handshake_error(name, &error)),
-    }
+    let stream = secure(&destination.origin, destination.tls.config(), tcp).await?;
+    let (_, session) = stream.get_ref();
+    let leaf = session.peer_certificates().and_then(|chain| chain.first());
+    let certificate = leaf.map(|leaf| Arc::new(Certificate::of(leaf)));
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    Ok(Stream::Tls { stream: TokioIo::new(Box::new(stream)), certificate, http2 })
+}
+
+/// Performs a TLS handshake with the server of an origin.
+pub(crate) async fn secure(
+    origin: &Origin,
+    config: Arc<ClientConfig>,
+    tcp: TcpStream,
+) -> Result<TlsStream<TcpStream>, Error> {
+    let server = ServerName::try_from(origin.host.to_string()).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let stream = TlsConnector::from(config).connect(server, tcp).await;
+    stream.map_err(|error| handshake_error(origin.authority(), &error))
 }
 
 fn handshake_error(name: String, error: &io::Error) -> Error {

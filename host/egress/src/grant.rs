@@ -9,7 +9,7 @@ use url::{Host, Url};
 /// The scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// `true` for https, `false` for http.
+    /// Whether a connection has TLS from the start: `true` for https and smtps, `false` for http and smtp.
     pub https: bool,
     /// The lower-case host name, or an IP address without brackets.
     pub host: Arc<str>,
@@ -25,28 +25,61 @@ pub struct InvalidUrl {
     why: String,
 }
 
+impl InvalidUrl {
+    fn new(url: &Url, why: &str) -> Self {
+        Self { url: without_password(url), why: why.to_owned() }
+    }
+}
+
 impl Origin {
     /// Returns the origin of a URL. Fails if the scheme is not http or https, or if the URL has user information.
     pub fn of(url: &Url) -> Result<Self, InvalidUrl> {
-        let invalid = |why: &str| InvalidUrl { url: without_password(url), why: why.to_owned() };
-        let https = match url.scheme() {
-            "http" => false,
-            "https" => true,
-            _ => return Err(invalid("only http and https are supported")),
-        };
+        match url.scheme() {
+            "http" => Self::of_server(url, false, 80),
+            "https" => Self::of_server(url, true, 443),
+            _ => Err(InvalidUrl::new(url, "only http and https are supported")),
+        }
+    }
+
+    /// Returns the origin of a mail server: `smtp://` for STARTTLS (port 587), `smtps://` for TLS from the start (port
+    /// 465). Fails for other schemes, or if the URL has user information or a path.
+    pub fn of_mail(url: &Url) -> Result<Self, InvalidUrl> {
+        if !matches!(url.path(), "" | "/") || url.query().is_some() {
+            return Err(InvalidUrl::new(url, "a mail server has no path"));
+        }
+        match url.scheme() {
+            "smtp" => Self::of_server(url, false, 587),
+            "smtps" => Self::of_server(url, true, 465),
+            _ => Err(InvalidUrl::new(url, "a mail server is written as smtp://host:587 or smtps://host:465")),
+        }
+    }
+
+    fn of_server(url: &Url, https: bool, port: u16) -> Result<Self, InvalidUrl> {
+        let invalid = |why: &str| InvalidUrl::new(url, why);
         if !url.username().is_empty() || url.password().is_some() {
             return Err(invalid("it contains a user name or password: use a secret instead"));
         }
         let host = match url.host() {
-            Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
+            // Only hosts of http and https are in lower case already.
+            Some(Host::Domain(name)) => name.trim_end_matches('.').to_ascii_lowercase(),
             Some(Host::Ipv4(address)) => address.to_string(),
             Some(Host::Ipv6(address)) => address.to_string(),
             None => return Err(invalid("it has no host")),
         };
-        match url.port_or_known_default() {
-            Some(port @ 1..) if !host.is_empty() => Ok(Self { https, host: host.into(), port }),
+        match url.port().unwrap_or(port) {
+            port @ 1.. if !host.is_empty() => Ok(Self { https, host: host.into(), port }),
             _ => Err(invalid("it has no host or port")),
         }
+    }
+
+    /// Parses the URL of a mail server and returns it with its origin.
+    pub fn parse_mail(text: &str) -> Result<(Url, Self), InvalidUrl> {
+        let url = Url::parse(text).map_err(|error| InvalidUrl {
+            url: text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}")),
+            why: format!("{error}; write it as smtp://host:587 or smtps://host:465"),
+        })?;
+        let origin = Self::of_mail(&url)?;
+        Ok((url, origin))
     }
 
     /// Parses a URL and returns it with its origin.
@@ -285,6 +318,22 @@ mod tests {
         for bad in ["", "a b", "a/b", "a@b", "a:b", "a\r\nb: c", "a?b", "a#b", "http://a", "a:99999", "0x7f.1"] {
             assert!(host_header(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn mail_servers_have_their_own_schemes_and_ports() {
+        let read = |url: &str| Origin::parse_mail(url).map(|(_, origin)| origin);
+        let origin = |https, host: &str, port| Origin { https, host: host.into(), port };
+        assert_eq!(read("smtp://Mail.Lan").unwrap(), origin(false, "mail.lan", 587));
+        assert_eq!(read("smtps://mail.lan/").unwrap(), origin(true, "mail.lan", 465));
+        assert_eq!(read("smtp://[::1]:25").unwrap(), origin(false, "::1", 25));
+        for bad in
+            ["http://mail.lan", "mail.lan:25", "smtp://", "smtp://a:0", "smtp://u:p@a", "smtp://a/b", "smtp://a?b"]
+        {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(!read("smtp://u:hunter2@a").unwrap_err().to_string().contains("hunter2"));
+        assert!(Origin::parse("smtp://mail.lan").is_err());
     }
 
     #[test]

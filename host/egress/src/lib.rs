@@ -1,4 +1,4 @@
-//! Outgoing HTTP: the only network access of the process.
+//! Outgoing HTTP, and connections of other protocols to configured servers.
 //!
 //! Every outgoing request passes through this crate. The host name is resolved once and each address is checked. The
 //! connection is made to a checked address. Secrets are inserted into the request and masked in the answer. Every
@@ -56,6 +56,7 @@ mod budget;
 mod captures;
 mod coalesce;
 mod connect;
+mod dial;
 mod ended;
 mod error;
 mod exchange;
@@ -76,6 +77,7 @@ pub use address::{Cidr, Reach};
 pub use budget::Gauges;
 pub use captures::Captured;
 pub use connect::{Resolve, SystemResolver};
+pub use dial::secure;
 pub use error::{Error, ErrorClass, Seen};
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
 pub use message::{BodyEncoding, Capture, CaptureSource, Method, Request, Response, Timing};

@@ -32,6 +32,7 @@ use crate::schedule_time::to_wall;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
+use egress::Egress;
 use gathering::Gathering;
 use metrics::{Metrics, TargetMetrics};
 use model::{
@@ -67,6 +68,8 @@ pub struct Wiring {
     pub clock: Clock,
     /// Runs polls.
     pub sandbox: Arc<Sandbox>,
+    /// Connects to mail servers.
+    pub egress: Egress,
     /// The plugins that serve.
     pub plugins: Arc<PluginSet>,
     /// Stores results.
@@ -139,6 +142,7 @@ impl Driver {
         let parts = OutboxParts {
             clock: wiring.clock,
             sandbox: wiring.sandbox.clone(),
+            egress: wiring.egress.clone(),
             store: wiring.store.clone(),
             bus: wiring.bus.clone(),
             mailbox: wiring.mailbox.clone(),

@@ -3,9 +3,9 @@
 use crate::clock::Clock;
 use crate::outbox::test_notification;
 use crate::prepare::prepare_all;
-use crate::target::RuntimeTarget;
-use catalog::PluginSet;
-use config::{Config, Problem, suggestion, warnings};
+use crate::target::{RuntimeTarget, collector_access};
+use catalog::{PluginSet, Served};
+use config::{Config, Problem, TargetConfig, suggestion, warnings};
 use egress::{ErrorClass, Player, Seen, Tape};
 use model::{Failure, FailureCategory, Kind, Outcome, Timestamp};
 use sandbox::{Plugin, Sandbox};
@@ -29,6 +29,11 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
     let (targets, channels, found) = prepare_all(config, sandbox, plugins).await;
     problems.extend(found);
+    if let Some(otlp) = &config.otlp {
+        let place = format!("{}:{}", config.file, otlp.collector.line);
+        let found = collector_access(otlp).err().into_iter().flatten();
+        problems.extend(found.map(|message| Problem { place: place.clone(), message }));
+    }
     let now = Clock::start().wall();
     for target in targets.values().filter(|target| target.config.enabled) {
         let Some(served) = plugins.get(&target.config.kind) else { continue };
@@ -48,10 +53,10 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     }
     let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
         place: format!("{}: [plugins.limits.{kind}]", config.file),
-        message: format!("no plugin serves kind {kind}{}; these limits are unused", near(plugins, kind, false)),
+        message: format!("no plugin serves kind {kind}{}; these limits are unused", near(plugins.pollers(), kind)),
     });
     let all = config.targets.iter().chain(&config.channels);
-    let unserved = all.filter(|target| plugins.get(&target.kind).is_none());
+    let unserved = all.filter(|target| plugins.get(&target.kind).is_none() && !target.is_email());
     let unserved = unserved.map(|target| Problem {
         place: format!("{}:{}", config.file, target.line),
         message: format!(
@@ -59,7 +64,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
             target.noun(),
             target.id,
             target.kind,
-            near(plugins, &target.kind, target.is_channel),
+            near_of(plugins, target),
             config.plugin_dir.display()
         ),
     });
@@ -95,7 +100,15 @@ async fn certain_send_failure(
     certain(sent.result.err()?, sent.seen)
 }
 
-fn near(plugins: &PluginSet, kind: &Kind, is_channel: bool) -> String {
-    let kinds: Vec<&str> = plugins.of_role(is_channel).map(|served| served.plugin.descriptor().kind.as_str()).collect();
+/// Suggests a kind of the same role.
+fn near_of(plugins: &PluginSet, target: &TargetConfig) -> String {
+    match target.is_channel {
+        true => near(plugins.notifiers(), &target.kind),
+        false => near(plugins.pollers(), &target.kind),
+    }
+}
+
+fn near<'a>(served: impl Iterator<Item = &'a Arc<Served>>, kind: &Kind) -> String {
+    let kinds: Vec<&str> = served.map(|served| served.plugin.descriptor().kind.as_str()).collect();
     suggestion(kind.as_str(), &kinds)
 }

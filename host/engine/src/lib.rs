@@ -54,5 +54,5 @@ pub use reconfigure::{Candidate, DORMANT, Fit, Initial, NamedFiles, Parts, Recon
 pub use restore::{Restored, keep_recent, restore};
 pub use schedule_time::to_monotonic;
 pub use secrets::read_secret;
-pub use target::{RuntimeTarget, runtime_target, warn_about};
+pub use target::{RuntimeTarget, collector_access, runtime_target, warn_about};
 pub use watchdog::Health;

@@ -9,15 +9,16 @@
 
 mod channel;
 mod retries;
+mod sender;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::Message;
 use crate::target::RuntimeTarget;
-use catalog::{PluginSet, Served};
+use catalog::PluginSet;
 use channel::Channel;
-use egress::Tape;
+use egress::Egress;
 use model::{
     AlertChange, AlertEvent, AlertRecord, AlertState, ChannelState, Class, CommandError, Delivery, DeliveryState,
     Event, EventKind, Failure, FailureCategory, Moment, Notification, NotifiedAlert, SequencedEvent, Status, Subject,
@@ -25,7 +26,8 @@ use model::{
 };
 use notify::{MAX_OPEN, Trouble};
 use retries::{EXPIRES, after_failure};
-use sandbox::{Sandbox, Sent};
+use sandbox::Sandbox;
+use sender::Sender;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,11 +48,15 @@ const GONE: &str = "the channel is not in the configuration any more";
 /// The codes of permanent failures that concern the channel, not the notification: an operator corrects its address or
 /// its secret, so that they are tried again.
 const CORRECTABLE: [&str; 6] = ["unauthorized", "forbidden", "not_found", "redirect", "denied", "secret_unknown"];
+/// The beginning of the codes about certificates, which an operator corrects too.
+const TLS: &str = "tls_";
 
 /// The parts of the host that the outbox uses.
 pub(crate) struct OutboxParts {
     pub clock: Clock,
     pub sandbox: Arc<Sandbox>,
+    /// Connects to mail servers.
+    pub egress: Egress,
     /// Stores outcomes.
     pub store: Arc<Store>,
     pub bus: Bus,
@@ -81,16 +87,17 @@ struct State {
 struct Attempt {
     outbox: Outbox,
     target: Arc<RuntimeTarget>,
-    served: Arc<Served>,
+    sender: Sender,
     notification: Notification,
 }
 
 impl Attempt {
     async fn run(self) {
-        let Self { outbox, target, served, notification } = self;
+        let Self { outbox, target, sender, notification } = self;
         let guard = InFlight { outbox: outbox.clone(), channel: notification.channel.clone() };
-        let job = target.job(&served.plugin, outbox.0.parts.clock.wall(), Tape::Off);
-        let Sent { result, .. } = outbox.0.parts.sandbox.send(job, &notification).await;
+        let parts = &outbox.0.parts;
+        let means = (&*parts.sandbox, &parts.egress);
+        let result = sender.send(means, &target, (&notification, parts.clock.wall())).await;
         outbox.ended(&notification.channel, notification.number, result);
         drop(guard);
     }
@@ -147,14 +154,15 @@ impl Outbox {
             }
             state.channels.retain(|name, channel| channel.is_busy || channels.keys().any(|id| id.as_str() == name));
             for (id, target) in channels {
-                let served = plugins.get(&target.config.kind).cloned();
+                let plugin = || plugins.get(&target.config.kind).cloned().map(Sender::Plugin);
+                let sender = target.account.clone().map(Sender::Mail).or_else(plugin);
                 let channel = state.channels.entry(id.to_string()).or_default();
                 let is_same = channel.runtime.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, target));
                 if !is_same {
                     // A corrected address or secret is tried at once.
                     channel.hurry(self.0.parts.clock.now());
                 }
-                channel.runtime = Some((target.clone(), served));
+                channel.runtime = Some((target.clone(), sender));
             }
         }
         let is_gone = |trouble: &Trouble| !channels.keys().any(|id| id.as_str() == trouble.name);
@@ -211,15 +219,14 @@ impl Outbox {
     /// If there is no such channel, no plugin for it, or the receiver does not take the notification.
     pub async fn test(&self, name: &str) -> Result<(), CommandError> {
         let runtime = self.state().channels.get(name).and_then(|channel| channel.runtime.clone());
-        let Some((target, served)) = runtime else {
+        let Some((target, sender)) = runtime else {
             return Err(CommandError::Missing(format!("there is no channel {name:?}")));
         };
         let kind = &target.config.kind;
-        let served = served.ok_or_else(|| CommandError::Conflict(format!("no plugin serves kind {kind}")))?;
-        let clock = &self.0.parts.clock;
-        let job = target.job(&served.plugin, clock.wall(), Tape::Off);
-        let sent = self.0.parts.sandbox.send(job, &test_notification(name, clock.wall())).await;
-        if let Err(failure) = sent.result {
+        let sender = sender.ok_or_else(|| CommandError::Conflict(format!("no plugin serves kind {kind}")))?;
+        let parts = &self.0.parts;
+        let (means, now) = ((&*parts.sandbox, &parts.egress), parts.clock.wall());
+        if let Err(failure) = sender.send(means, &target, (&test_notification(name, now), now)).await {
             self.failed(name, &failure.message, false);
             return Err(CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message)));
         }
@@ -288,8 +295,8 @@ impl Outbox {
         for channel in self.state().channels.values_mut() {
             expired.extend(channel.take_expired(|delivery| wall.since(delivery.created) >= EXPIRES));
             match channel.due(now) {
-                Ok(Some((target, served, notification))) => {
-                    let attempt = Attempt { outbox: self.clone(), target, served, notification };
+                Ok(Some((target, sender, notification))) => {
+                    let attempt = Attempt { outbox: self.clone(), target, sender, notification };
                     attempts.push((attempt.target.id().clone(), attempt));
                 }
                 Ok(None) => {}
@@ -329,7 +336,8 @@ impl Outbox {
             return self.give_up(delivery, GONE.to_owned());
         }
         let is_permanent = failure.category == FailureCategory::Permanent;
-        if is_permanent && !CORRECTABLE.contains(&failure.code.as_str()) {
+        let is_correctable = CORRECTABLE.contains(&failure.code.as_str()) || failure.code.starts_with(TLS);
+        if is_permanent && !is_correctable {
             self.failed(name, &why, true);
             return self.give_up(delivery, why);
         }

@@ -1,6 +1,6 @@
 //! Preparing the targets of a configuration, and comparing them with those that run.
 
-use crate::target::{RuntimeTarget, runtime_target};
+use crate::target::{RuntimeTarget, email_settings, runtime_target};
 use catalog::{BUILT_IN, PluginSet, Served};
 use config::{Config, Difference, Limits, Problem, TargetConfig};
 use model::{Kind, TargetId, TargetSource};
@@ -176,9 +176,13 @@ fn reuse(before: &Arc<RuntimeTarget>, written: &Arc<TargetConfig>, kind: &OfKind
 }
 
 /// Fails if a plugin for notifications serves a target, or one for polls a channel.
-fn check_role(written: &TargetConfig, served: &Served) -> Result<(), Vec<String>> {
+fn check_role(written: &TargetConfig, served: Option<&Arc<Served>>) -> Result<(), Vec<String>> {
     let (kind, id) = (&written.kind, &written.id);
-    let is_notifier = matches!(served.plugin.descriptor().role, Role::Notifier { .. });
+    let is_notifier = match served {
+        Some(served) => matches!(served.plugin.descriptor().role, Role::Notifier { .. }),
+        None if kind.is_email() => true,
+        None => return Ok(()),
+    };
     match (is_notifier, written.is_channel) {
         (true, false) => Err(vec![format!("target {id:?}: kind {kind} sends notifications: use it in a [[channel]]")]),
         (false, true) => Err(vec![format!("channel {id:?}: kind {kind} polls targets: use it in a [[target]]")]),
@@ -192,9 +196,7 @@ fn renew(
     kind: &OfKind<'_>,
     before: Option<&Arc<RuntimeTarget>>,
 ) -> Result<Arc<RuntimeTarget>, Vec<String>> {
-    if let Some(served) = kind.served {
-        check_role(written, served)?;
-    }
+    check_role(written, kind.served)?;
     let target = runtime_target(written, kind.served.map(|served| &served.plugin), kind.limits.clone())?;
     Ok(match before {
         Some(before) if target.is_same(before) => before.clone(),
@@ -203,14 +205,24 @@ fn renew(
     })
 }
 
-/// Checks the target's settings with the plugin. Thousands of targets may have the same settings: these are checked
-/// once.
+/// Checks the target's settings with the plugin, or those of a channel to a mail server. Thousands of targets may have
+/// the same settings: these are checked once.
 async fn settings_problems<'a>(
     of: Preparation<'a>,
     written: &'a TargetConfig,
     kind: &mut OfKind<'_>,
     checked: &mut HashMap<(&'a Kind, String), Vec<SettingsProblem>>,
 ) -> Vec<Problem> {
+    let place = |setting: Option<&str>| format!("{}:{}", of.config.file, written.line_of(setting));
+    let noun = format!("{} {:?}", written.noun(), written.id);
+    if written.is_email() {
+        let found = email_settings(written).err().into_iter().flatten();
+        let problem = |mail::Problem { setting, message }| Problem {
+            place: place(setting),
+            message: format!("{noun}: settings: {message}"),
+        };
+        return found.map(problem).collect();
+    }
     let Some(served) = kind.served.filter(|_| !kind.unable) else { return Vec::new() };
     let found = match checked.entry((&written.kind, written.settings.to_string())) {
         Entry::Occupied(known) => known.into_mut(),
@@ -223,9 +235,8 @@ async fn settings_problems<'a>(
         }
     };
     let problem = |SettingsProblem { setting, message }: &SettingsProblem| {
-        let line = written.line_of(setting.as_deref());
-        let message = named(format!("{} {:?}: settings: {message}", written.noun(), written.id), Some(served));
-        Problem { place: format!("{}:{line}", of.config.file), message }
+        let message = named(format!("{noun}: settings: {message}"), Some(served));
+        Problem { place: place(setting.as_deref()), message }
     };
     found.iter().map(problem).collect()
 }

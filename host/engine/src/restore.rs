@@ -5,6 +5,7 @@ use crate::prepare::Targets;
 use crate::reconfigure::DORMANT;
 use crate::schedule_time::to_monotonic;
 use crate::target::RuntimeTarget;
+use config::Config;
 use model::{BreakerState, Moment, Schedule, TargetId, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,10 +42,11 @@ pub fn restore(
 /// Keeps the known state of removed targets as long as history is kept; the rest is deleted from the database.
 pub fn keep_recent(
     mut dormant: HashMap<TargetId, KnownState>,
-    history: Duration,
+    config: &Config,
     store: &Store,
     now: Timestamp,
 ) -> HashMap<TargetId, KnownState> {
+    let history = Duration::from_secs(u64::from(config.store.history_days) * 86_400);
     let mut reports: Vec<_> = dormant.values().map(|known| known.last_report).collect();
     reports.sort_unstable();
     // Of too many, the latest are kept.

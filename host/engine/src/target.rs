@@ -2,8 +2,9 @@
 
 use crate::secrets;
 use catalog::PluginSet;
-use config::{Limits, TargetConfig};
+use config::{Limits, OtlpConfig, TargetConfig};
 use egress::{Grant, Origin, OriginGrant, Secrets, Tape};
+use mail::{Account, PASSWORD, Settings};
 use model::{TargetId, Timestamp};
 use sandbox::{Job, Plugin};
 use scheduler::{Change, TargetSpec};
@@ -15,6 +16,8 @@ use store::KnownState;
 
 /// The timeout of a target whose kind has no plugin.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of a channel to a mail server. Many delay their first answer, because most senders of spam do not wait.
+const MAIL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A target that can be polled.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub struct RuntimeTarget {
     pub plugin: Option<[u8; 32]>,
     /// A hash of everything that identifies it: URL, kind, TLS, names of secrets.
     pub identity: i64,
+    /// The mail server, if it is a channel of kind `email`.
+    pub(crate) account: Option<Arc<Account>>,
     /// A digest of its secrets' values and of its trusted authorities.
     secret_digest: [u8; 32],
     known: Arc<Mutex<KnownState>>,
@@ -90,6 +95,7 @@ impl RuntimeTarget {
             timeout: before.timeout,
             kind_interval: before.kind_interval,
             identity: before.identity,
+            account: before.account.clone(),
             secret_digest: before.secret_digest,
             known: before.known.clone(),
             frozen: AtomicBool::new(false),
@@ -212,7 +218,8 @@ pub fn runtime_target(
     let mut origins = Vec::new();
     let all = [(&written.url, &written.tls)].into_iter().chain(written.also.iter().map(|also| (&also.url, &also.tls)));
     for (url, tls) in all {
-        match (Origin::of(url), tls.build()) {
+        let origin = if written.is_email() { Origin::of_mail(url) } else { Origin::of(url) };
+        match (origin, tls.build()) {
             (Ok(origin), Ok(tls)) => origins.push(OriginGrant { origin, tls }),
             (origin, tls) => {
                 origin.err().into_iter().for_each(|error| note(error.to_string()));
@@ -221,6 +228,7 @@ pub fn runtime_target(
         }
     }
     let values = secrets::read_all(written, plugin, &mut note);
+    let password = values.get(PASSWORD).cloned();
     let secret_digest = secrets::digest(&values, &origins);
     let secrets = Secrets::with_short(values, &written.short_secrets).map_err(|error| note(error.to_string()));
     let (true, Ok(secrets)) = (problems.is_empty(), secrets) else { return Err(problems) };
@@ -240,6 +248,12 @@ pub fn runtime_target(
         identity.push_str(host);
     }
     let host = written.host_header.clone();
+    let account = written.is_email().then(|| {
+        // The settings' problems are found where those of other kinds are.
+        let settings = email_settings(written).ok()?;
+        Some(Arc::new(Account { server: origins[0].clone(), reach: written.reach.clone(), settings, password }))
+    });
+    let default_timeout = if written.is_email() { MAIL_TIMEOUT } else { TIMEOUT };
     Ok(RuntimeTarget {
         prepared: Arc::new(prepared),
         grant: Arc::new(Grant {
@@ -253,7 +267,8 @@ pub fn runtime_target(
         }),
         plugin: plugin.map(Plugin::digest),
         limits,
-        timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),
+        timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(default_timeout),
+        account: account.flatten(),
         kind_interval: descriptor.map(|d| d.default_interval),
         identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
         secret_digest,
@@ -262,6 +277,25 @@ pub fn runtime_target(
         skipped: AtomicU32::default(),
         config: written.clone(),
     })
+}
+
+/// Prepares the network access to a collector of OpenTelemetry.
+///
+/// # Errors
+/// Every problem, in one sentence each.
+pub fn collector_access(otlp: &OtlpConfig) -> Result<Arc<Grant>, Vec<String>> {
+    let named = |problem: String| problem.replacen("channel otlp", "[otlp]", 1);
+    let prepared = runtime_target(&otlp.collector, None, Limits::default());
+    prepared.map(|target| target.grant).map_err(|problems| problems.into_iter().map(named).collect())
+}
+
+/// Reads the settings of a channel of kind `email`.
+///
+/// # Errors
+/// Every problem.
+pub(crate) fn email_settings(written: &TargetConfig) -> Result<Settings, Vec<mail::Problem>> {
+    let is_tls = Origin::of_mail(&written.url).is_ok_and(|origin| origin.https);
+    Settings::read(&written.settings, written.secrets.contains_key(PASSWORD), is_tls)
 }
 
 /// Logs warnings about targets: certificates that are not verified, and kinds without a plugin.
@@ -275,7 +309,7 @@ pub fn warn_about<'a>(targets: impl Iterator<Item = &'a Arc<RuntimeTarget>>, plu
                 target.id()
             );
         }
-        if plugins.get(&target.config.kind).is_none() {
+        if plugins.get(&target.config.kind).is_none() && !target.config.is_email() {
             let (noun, used) = if target.config.is_channel { ("channel", "used") } else { ("target", "polled") };
             tracing::warn!(
                 "{noun} {}: no plugin serves kind {}; it will be {used} once a plugin is there and compiled",

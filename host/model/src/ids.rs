@@ -46,6 +46,11 @@ impl Kind {
         check(text, 32, Self::RULE, |byte| byte.is_ascii_lowercase(), tail).map(Self)
     }
 
+    /// Whether it is `email`, the kind of channel that the host serves itself.
+    pub fn is_email(&self) -> bool {
+        self.as_str() == "email"
+    }
+
     /// Returns the kind as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -71,7 +71,10 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
             match resolution {
                 Resolution::Recovered => format!("recovered after {lasted}"),
                 Resolution::Missing => format!("no longer reported, after {lasted}"),
-                Resolution::Removed => format!("over because the target was removed, after {lasted}"),
+                Resolution::Removed => {
+                    let noun = if record.subject.class() == Class::Channel { "channel" } else { "target" };
+                    format!("over because the {noun} was removed, after {lasted}")
+                }
                 Resolution::Disabled => format!("over because the target was disabled, after {lasted}"),
             }
         }

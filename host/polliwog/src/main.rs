@@ -24,6 +24,7 @@ mod output;
 mod plugins;
 mod routing;
 mod silences;
+mod telemetry;
 mod troubles;
 mod web_host;
 mod what_if;

@@ -1,8 +1,11 @@
 //! Resources of the process: memory, file descriptors, file permissions, thread priorities.
 
 use anyhow::bail;
+use config::Config;
+use model::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Plugin;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Descriptors reserved for our listeners, the database, plugins and the log.
@@ -29,6 +32,12 @@ pub(crate) fn bound_allocator() {
             libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
         }
     }
+}
+
+/// Frees the machine code of built-in plugins that no target or channel uses. Most hosts use a few of them.
+pub(crate) fn rest_unused(plugins: &[Plugin], config: &Config) {
+    let used: BTreeSet<&Kind> = config.targets.iter().chain(&config.channels).map(|target| &target.kind).collect();
+    plugins.iter().filter(|plugin| !used.contains(&plugin.descriptor().kind)).for_each(Plugin::rest);
 }
 
 /// Returns memory to the system that only the start needed: unused heap, and the pages of the files of this program and

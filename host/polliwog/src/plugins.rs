@@ -41,7 +41,7 @@ pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Unc
 pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind) -> anyhow::Result<Arc<Served>> {
     let plugins = load(config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
     plugins.get(kind).cloned().ok_or_else(|| {
-        let kinds: Vec<&str> = plugins.of_role(false).map(|served| served.plugin.descriptor().kind.as_str()).collect();
+        let kinds: Vec<&str> = plugins.pollers().map(|served| served.plugin.descriptor().kind.as_str()).collect();
         let refused = plugins.refused().iter().take(3);
         let refused: String = refused.map(|file| format!("; {} is refused: {}", file.file, file.reason)).collect();
         let folder = config.plugin_dir.display();

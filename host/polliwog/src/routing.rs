@@ -1,7 +1,7 @@
 //! Explains the way of an alert through the routes.
 
 use config::Config;
-use model::{AlertRecord, AlertState, CommandError, RouteExplanation, RouteStep, Status, Subject, TargetId, Timestamp};
+use model::{AlertRecord, AlertState, RouteExplanation, RouteStep, Status, Subject, TargetId, Timestamp};
 use notify::{Attributes, Route, RouteChoice, Silence, choose};
 use std::sync::Arc;
 
@@ -18,18 +18,14 @@ pub(crate) fn step(route: &Route) -> RouteStep {
 }
 
 /// Compares an alert of a target, or of a dependency of it, with the routes. Without such an alert, a critical one is
-/// assumed.
-///
-/// # Errors
-/// If there is no such target.
+/// assumed. `None` if there is no such target.
 pub(crate) fn explain(
     config: &Config,
     alerts: Vec<Arc<AlertRecord>>,
     (silences, now): (Vec<Silence>, Timestamp),
     (target, dependency): (&TargetId, Option<&str>),
-) -> Result<RouteExplanation, CommandError> {
-    let written = config.targets.iter().find(|written| written.id == *target);
-    let written = written.ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
+) -> Option<RouteExplanation> {
+    let written = config.targets.iter().find(|written| written.id == *target)?;
     let subject = match dependency {
         Some(dependency) => Subject::dependency(target, dependency),
         None => Subject::Target(target.clone()),
@@ -52,7 +48,7 @@ pub(crate) fn explain(
         RouteStep { applies, why, ..step(route) }
     };
     let active = silences.iter().filter(|silence| silence.is_active(now) && silence.matchers.match_all(&attributes));
-    Ok(RouteExplanation {
+    Some(RouteExplanation {
         routes: config.routes.iter().zip(choose(&config.routes, &attributes)).map(explained).collect(),
         silenced_by: active.map(|silence| silence.id.clone()).collect(),
         alert,

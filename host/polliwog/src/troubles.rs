@@ -52,7 +52,12 @@ fn of_host(host: &RunningHost) -> Vec<Trouble> {
             count => format!("{first}; and {} more", count - 1),
         }),
     });
-    database.into_iter().chain(configuration).collect()
+    let telemetry = host.telemetry.as_ref().and_then(|counters| counters.problem()).map(|why| Trouble {
+        name: "otlp".to_owned(),
+        title: "the collector of OpenTelemetry does not take logs and metrics".to_owned(),
+        message: Some(why),
+    });
+    database.into_iter().chain(configuration).chain(telemetry).collect()
 }
 
 /// The problems of a fleet, if this host counts it. Empty while it still reads the records.

@@ -25,7 +25,7 @@ use sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::{ReadError, Reader, Store};
 use tokio::sync::broadcast::Receiver;
@@ -78,6 +78,8 @@ pub(crate) struct RunningHost {
     pub fleet: Option<Fleet>,
     /// Sends notifications.
     pub outbox: Outbox,
+    /// Counts what is pushed to a collector.
+    pub telemetry: Option<Arc<otlp::Counters>>,
 }
 
 impl RunningHost {
@@ -168,6 +170,14 @@ impl web::Host for RunningHost {
             "Lines of the log that could not be written",
             self.log.lost(),
         ));
+        if let Some(counters) = &self.telemetry {
+            let counter = |name, help, value: &AtomicU64| Reading::counter(name, help, value.load(Ordering::Relaxed));
+            readings.extend([
+                counter("polliwog_otlp_sent", "Log records and data points that the collector took", &counters.sent),
+                counter("polliwog_otlp_dropped", "Log records that did not reach the collector", &counters.dropped),
+                counter("polliwog_otlp_failed", "Requests that the collector did not take", &counters.failed),
+            ]);
+        }
         readings
     }
 
@@ -298,7 +308,7 @@ impl web::Host for RunningHost {
         self.reconfigurer.config().routes.iter().map(routing::step).collect()
     }
 
-    fn explain_route(&self, target: &TargetId, dependency: Option<&str>) -> Result<RouteExplanation, CommandError> {
+    fn explain_route(&self, target: &TargetId, dependency: Option<&str>) -> Option<RouteExplanation> {
         let silences = self.reconfigurer.silences().into_iter().map(|(silence, _)| silence).collect();
         let now = self.clock.wall();
         routing::explain(&self.reconfigurer.config(), self.read_model.alerts(), (silences, now), (target, dependency))

@@ -27,6 +27,7 @@ mod meter;
 mod plugin;
 mod recording;
 mod refusal;
+mod rest;
 mod run;
 mod schema;
 mod secret_spec;

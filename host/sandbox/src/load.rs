@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -62,7 +63,7 @@ impl Sandbox {
             return Err(refusal);
         }
         let loaded = match self.compiler().compiled(self.engine(), bytes, digest).await {
-            Ok(compiled) => self.prepare(digest, Some(bytes.len()), compiled).await,
+            Ok(compiled) => self.prepare(digest, Some(bytes.len()), compiled, None).await,
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = loaded.as_ref().map_err(Clone::clone).map(drop)
@@ -86,41 +87,58 @@ impl Sandbox {
 
     /// Loads a built-in plugin without compiling it.
     pub async fn load_built_in(&self, plugin: BuiltIn) -> Result<Plugin, Refusal> {
+        let unpacked = self.unpacked(plugin).await?;
+        self.prepare(plugin.digest, Some(plugin.size), unpacked, Some(plugin)).await
+    }
+
+    /// Writes the machine code of a built-in plugin to its file, unless it is there.
+    pub(crate) async fn unpacked(&self, plugin: BuiltIn) -> Result<Compiled, Refusal> {
         let (compiler, engine) = (self.compiler().clone(), self.engine().clone());
         let unpacked = tokio::task::spawn_blocking(move || compiler.unpacked(&engine, &plugin));
         let stopped = |_| Refusal::transient("not_compiled", "the program ended while it wrote the machine code");
-        self.prepare(plugin.digest, Some(plugin.size), unpacked.await.map_err(stopped)??).await
+        unpacked.await.map_err(stopped)?
     }
 
     /// Loads a plugin from its stored machine code, without its file. Returns `None` if that fails.
     pub async fn load_kept(&self, digest: [u8; 32]) -> Option<Plugin> {
         let path = self.compiler().kept(self.engine(), digest)?;
-        self.prepare(digest, None, Compiled { path, took: None }).await.ok()
+        self.prepare(digest, None, Compiled { path, took: None }, None).await.ok()
     }
 
-    async fn prepare(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
+    async fn prepare(
+        &self,
+        digest: [u8; 32],
+        size: Option<usize>,
+        compiled: Compiled,
+        built_in: Option<BuiltIn>,
+    ) -> Result<Plugin, Refusal> {
         let component = map(self.engine(), &compiled.path).map_err(|error| not_mapped(&error))?;
         let compile_time = compiled.took;
         let (imports, is_notifier) = self.check_interfaces(&component)?;
         check_resources(&component)?;
-        let mismatch = |why: &str| {
-            let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
-            Refusal::permanent("contract_mismatch", message)
-        };
-        let instance = self.linker().instantiate_pre(&component);
-        let differs = |error: wasmtime::Error| mismatch(&first_line(&error));
-        let exports = if is_notifier {
-            Exports::Notifier(instance.and_then(NotifierPluginPre::new).map_err(differs)?)
-        } else {
-            let pre = instance.and_then(PluginPre::new).map_err(differs)?;
-            let poll = v0_1::poll_export(&component).ok_or_else(|| mismatch("it has no function `poll`"))?;
-            Exports::Poller { pre, poll }
-        };
+        let exports = self.link(&component, is_notifier)?;
         let (described, role) = self.describe(&exports).await?;
         // The check is bounded, but it must not block other tasks of this runtime.
         let checked = tokio::task::spawn_blocking(move || check_descriptor(described, role));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
-        Ok(Parts { exports, descriptor, schema, digest, size, imports, compile_time }.into())
+        let exports = RwLock::new(Some(Arc::new(exports)));
+        Ok(Parts { exports, built_in, descriptor, schema, digest, size, imports, compile_time }.into())
+    }
+
+    /// Links a component with the host's functions.
+    pub(crate) fn link(&self, component: &Component, is_notifier: bool) -> Result<Exports, Refusal> {
+        let mismatch = |why: &str| {
+            let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
+            Refusal::permanent("contract_mismatch", message)
+        };
+        let instance = self.linker().instantiate_pre(component);
+        let differs = |error: wasmtime::Error| mismatch(&first_line(&error));
+        if is_notifier {
+            return Ok(Exports::Notifier(instance.and_then(NotifierPluginPre::new).map_err(differs)?));
+        }
+        let pre = instance.and_then(PluginPre::new).map_err(differs)?;
+        let poll = v0_1::poll_export(component).ok_or_else(|| mismatch("it has no function `poll`"))?;
+        Ok(Exports::Poller { pre, poll })
     }
 
     /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.
@@ -135,9 +153,10 @@ impl Sandbox {
         if !problems.is_empty() {
             return Ok(problems);
         }
-        let (text, plugin_of) = (settings.to_string(), plugin.clone());
+        let could_not = |fault: Failure| format!("the plugin could not check them: {}", fault.message);
+        let (text, exports) = (settings.to_string(), self.exports(plugin).await.map_err(could_not)?);
         let enter = move |mut store: Store<State>| async move {
-            let result = match plugin_of.exports() {
+            let result = match &*exports {
                 Exports::Poller { pre, .. } => match pre.instantiate_async(&mut store).await {
                     Ok(instance) => instance.polliwog_poller_poller().call_check_settings(&mut store, &text).await,
                     Err(error) => Err(error),
@@ -156,12 +175,12 @@ impl Sandbox {
                 let all = shown.chain((more > 0).then(|| format!("{more} more problems")));
                 Ok(all.map(SettingsProblem::from_plugin).collect())
             }
-            Err(fault) => Err(format!("the plugin could not check them: {}", fault.message)),
+            Err(fault) => Err(could_not(fault)),
         }
     }
 
     /// Checks the imports and exports of a component. Returns its imports, and whether it is a notifier.
-    fn check_interfaces(&self, component: &Component) -> Result<(Vec<String>, bool), Refusal> {
+    pub(crate) fn check_interfaces(&self, component: &Component) -> Result<(Vec<String>, bool), Refusal> {
         let kind = component.component_type();
         let imports: Vec<String> = kind.imports(self.engine()).map(|(name, _)| name.to_owned()).collect();
         for import in &imports {
@@ -246,7 +265,7 @@ fn slow() -> Refusal {
 
 /// Maps a file with machine code that this installation compiled.
 #[allow(unsafe_code, reason = "the only place that maps machine code")]
-fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
+pub(crate) fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
     // SAFETY: the file's content was just authenticated with this installation's key, so our own child wrote it for
     // this engine. The file is in a folder that no other user can write to, and this program never writes to it again.
     unsafe { Component::deserialize_file(engine, path) }
@@ -254,7 +273,7 @@ fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
 
 /// Classifies an error of [`map`]. An error of the operating system is the host's and may pass; any other error is
 /// about what the component needs.
-fn not_mapped(error: &wasmtime::Error) -> Refusal {
+pub(crate) fn not_mapped(error: &wasmtime::Error) -> Refusal {
     let system = error.chain().any(|cause| cause.is::<std::io::Error>() || cause.is::<Errno>());
     let why = first_line(error);
     if system {

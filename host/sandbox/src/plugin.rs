@@ -6,11 +6,12 @@ use crate::host::v0_1::{NotifierPluginPre, PluginPre};
 use crate::schema::Schema;
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
+use machine_code::BuiltIn;
 use model::Kind;
 use serde_json::Value;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use wasmtime::component::ComponentExportIndex;
 
@@ -67,7 +68,10 @@ pub(crate) enum Exports {
 
 /// The parts of a [`Plugin`].
 pub(crate) struct Parts {
-    pub exports: Exports,
+    /// `None` while a built-in plugin rests.
+    pub exports: RwLock<Option<Arc<Exports>>>,
+    /// The machine code in the program; `None` for a plugin of a file.
+    pub built_in: Option<BuiltIn>,
     pub descriptor: Descriptor,
     pub schema: Schema,
     /// The SHA-256 of the file.
@@ -122,9 +126,11 @@ impl Plugin {
         CONTRACT_VERSIONS[0]
     }
 
-    /// Returns the addresses at which the machine code and its data are mapped, as long as the plugin is loaded.
+    /// Returns the addresses at which the machine code and its data are mapped, as long as the plugin is loaded and
+    /// does not rest.
     pub fn image(&self) -> Range<usize> {
-        let pre = match &self.0.exports {
+        let Some(exports) = self.exports() else { return 0..0 };
+        let pre = match &*exports {
             Exports::Poller { pre, .. } => pre.instance_pre(),
             Exports::Notifier(pre) => pre.instance_pre(),
         };
@@ -136,7 +142,25 @@ impl Plugin {
         &self.0.schema
     }
 
-    pub(crate) fn exports(&self) -> &Exports {
-        &self.0.exports
+    /// Frees the machine code of a built-in plugin until it is used.
+    pub fn rest(&self) {
+        if self.0.built_in.is_some() {
+            *self.0.exports.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// Returns the exports; `None` while the plugin rests.
+    pub(crate) fn exports(&self) -> Option<Arc<Exports>> {
+        self.0.exports.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends a rest. Returns the exports, which are other ones if another call was faster.
+    pub(crate) fn wake(&self, exports: Exports) -> Arc<Exports> {
+        let mut held = self.0.exports.write().unwrap_or_else(PoisonError::into_inner);
+        held.get_or_insert_with(|| Arc::new(exports)).clone()
+    }
+
+    pub(crate) fn built_in(&self) -> Option<BuiltIn> {
+        self.0.built_in
     }
 }

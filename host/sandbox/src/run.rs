@@ -126,6 +126,14 @@ pub struct Done {
     pub timing: Timing,
 }
 
+impl Done {
+    /// A poll that did not get as far as its plugin.
+    fn failed(failure: Failure, started: Instant) -> Self {
+        let usage = Usage { wall: started.elapsed(), ..Usage::default() };
+        Self { outcome: Outcome::Failure(failure), usage, seen: Seen::default(), timing: Timing::default() }
+    }
+}
+
 /// The resources that a call used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -232,13 +240,7 @@ impl Sandbox {
         let started = Instant::now();
         AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().await.unwrap_or_else(|_| {
             let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
-            let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            Done {
-                outcome: Outcome::Failure(plugin_fault("host_panic", message)),
-                usage,
-                seen: Seen::default(),
-                timing: Timing::default(),
-            }
+            Done::failed(plugin_fault("host_panic", message), started)
         })
     }
 
@@ -251,10 +253,14 @@ impl Sandbox {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             return Done { outcome: Outcome::Skipped, usage, seen: Seen::default(), timing: Timing::default() };
         };
-        let (plugin, limits) = (job.plugin.clone(), job.limits);
+        let (exports, limits) = (self.exports(&job.plugin).await, job.limits);
+        let exports = match exports {
+            Ok(exports) => exports,
+            Err(fault) => return Done::failed(fault, started),
+        };
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let enter = move |mut store: Store<State>| async move {
-            let result = match plugin.exports() {
+            let result = match &*exports {
                 Exports::Poller { pre, poll } => v0_1::poll(pre, poll, (&mut store, &wire_target)).await,
                 Exports::Notifier(_) => Err(no_poller()),
             };
@@ -277,10 +283,10 @@ impl Sandbox {
     /// Asks a plugin for the other members of a service, in a fresh instance and within the limits of a poll.
     pub async fn members(&self, job: Job) -> Result<Vec<Member>, Failure> {
         let deadline = Instant::now() + job.timeout;
-        let plugin = job.plugin.clone();
+        let exports = self.exports(&job.plugin).await?;
         let Prepared { call, wire_target, .. } = self.with_session(job, deadline, self.slot().await);
         let enter = move |mut store: Store<State>| async move {
-            let result = match plugin.exports() {
+            let result = match &*exports {
                 Exports::Poller { pre, .. } => match pre.instantiate_async(&mut store).await {
                     Ok(instance) => instance.polliwog_poller_poller().call_members(&mut store, &wire_target).await,
                     Err(error) => Err(error),

@@ -42,11 +42,18 @@ impl Sandbox {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             return Sent { result: Err(no_slot()), usage, seen: Seen::default() };
         };
-        let (plugin, wire) = (job.plugin.clone(), wire_notification(notification));
+        let exports = match self.exports(&job.plugin).await {
+            Ok(exports) => exports,
+            Err(fault) => {
+                let usage = Usage { wall: started.elapsed(), ..Usage::default() };
+                return Sent { result: Err(fault), usage, seen: Seen::default() };
+            }
+        };
+        let wire = wire_notification(notification);
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let channel = wire_channel(wire_target);
         let enter = move |mut store: Store<State>| async move {
-            let result = match plugin.exports() {
+            let result = match &*exports {
                 Exports::Notifier(pre) => match pre.instantiate_async(&mut store).await {
                     Ok(instance) => instance.polliwog_poller_notifier().call_send(&mut store, &channel, &wire).await,
                     Err(error) => Err(error),

@@ -78,7 +78,7 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
 }
 
 /// The event as text, without its name and target.
-pub(crate) fn sentence(kind: &EventKind) -> String {
+pub fn event_text(kind: &EventKind) -> String {
     match kind {
         EventKind::StatusChange { dependency, previous, current, .. } => {
             format!("{dependency}: {} → {}", previous.as_str(), current.as_str())

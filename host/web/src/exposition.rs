@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// All metrics, in OpenMetrics' text format.
-pub(crate) fn render(metrics: &Metrics, host: &dyn Host) -> String {
+pub fn render(metrics: &Metrics, host: &dyn Host) -> String {
     let states = states(metrics.prefix(), host);
     let mut text = PausingText::default();
     // Encoding to a string fails only if a label cannot be encoded; ours are plain text.

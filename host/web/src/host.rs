@@ -162,8 +162,8 @@ pub trait Host: Send + Sync + 'static {
     /// Every route: its name, its conditions, and its channels.
     fn routes(&self) -> Vec<RouteStep>;
 
-    /// Compares an alert of a target, or of a dependency of it, with the routes.
-    fn explain_route(&self, target: &TargetId, dependency: Option<&str>) -> Result<RouteExplanation, CommandError>;
+    /// Compares an alert of a target, or of a dependency of it, with the routes. `None` if there is no such target.
+    fn explain_route(&self, target: &TargetId, dependency: Option<&str>) -> Option<RouteExplanation>;
 
     /// Every alias by name: its canonical name, and the source.
     fn aliases(&self) -> Vec<(String, String, TargetSource)>;

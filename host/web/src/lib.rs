@@ -41,7 +41,8 @@ mod wire;
 
 pub use api::PluginWire;
 pub use auth::{Auth, TokenHash};
-pub use event_wire::event_json;
+pub use event_wire::{event_json, event_text};
+pub use exposition::render as render_metrics;
 pub use fleet::Fleet;
 pub use gauges::Gauges;
 pub use host::{Host, Recent};

@@ -31,6 +31,36 @@ macro_rules! guest {
     };
 }
 
+/// Registers a function `fn(&Channel, &Notification) -> Result<(), SendError>` that sends notifications, under a kind.
+#[macro_export]
+macro_rules! notifier {
+    ($kind:literal, $send:path) => {
+        /// The guest of this example.
+        pub struct Guest;
+
+        impl polliwog_sdk::Notifier for Guest {
+            type Settings = polliwog_sdk::NoSettings;
+            const INFO: polliwog_sdk::NotifierInfo = polliwog_sdk::NotifierInfo {
+                kind: $kind,
+                title: $kind,
+                version: "1.0.0",
+                summary: "A test program",
+                needs_every_alert: false,
+            };
+
+            fn send(
+                channel: &polliwog_sdk::Channel,
+                _: polliwog_sdk::NoSettings,
+                notification: &polliwog_sdk::Notification,
+            ) -> Result<(), polliwog_sdk::SendError> {
+                $send(channel, notification)
+            }
+        }
+
+        polliwog_sdk::register_notifier!(Guest);
+    };
+}
+
 pub use polliwog_sdk::poller_bindings::exports::polliwog::poller::poller::Guest;
 
 /// Registers a guest that implements [`Guest`] without the SDK's trait, for results that the SDK cannot produce:

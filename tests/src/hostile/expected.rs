@@ -1,7 +1,8 @@
 //! The expected result of each guest.
 
+use egress::Timing;
 use model::{FailureCategory, Outcome, Report, Status};
-use sandbox::Done;
+use sandbox::{Done, Sent};
 
 /// The expected result of a guest.
 pub enum Expect {
@@ -77,6 +78,13 @@ impl Expect {
             _ => wrong(),
         }
     }
+}
+
+/// Returns the result of sending a notification in the form of a poll's. A notification that was taken is a report.
+pub(super) fn sent(sent: Sent) -> Done {
+    let Sent { result, usage, seen } = sent;
+    let outcome = result.map_or_else(Outcome::Failure, |()| Outcome::Success(Report::default()));
+    Done { outcome, usage, seen, timing: Timing::default() }
 }
 
 /// Returns whether every dependency has the expected title. The guests write the error codes of their attempts there.
@@ -247,4 +255,14 @@ expect! {
     leaves_traces: Reports(|_| true);
     looks_for_traces: Reports(|_| true);
     cached: Reports(|report| report.dependencies.len() == 2);
+
+    // The guest sends notifications.
+    notifier_loops: Fault("cpu_limit");
+    notifier_panics: Fault("panic");
+    notifier_fills_memory: Fault("memory_limit");
+    notifier_sends_elsewhere: Fails(Permanent, "all_denied");
+    notifier_has_its_secret_echoed: Fails(Permanent, "echoed");
+    notifier_believes_an_alert: Reports(|_| true);
+    notifier_sends_forever: Fails(Permanent, "too_many_requests_in_poll");
+    notifier_complains_hugely: Fails(Permanent, "refused");
 }

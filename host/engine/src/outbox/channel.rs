@@ -1,7 +1,7 @@
 //! The queue and the state of one channel. Pure: it takes the time and returns what is due.
 
+use super::sender::Sender;
 use crate::target::RuntimeTarget;
-use catalog::Served;
 use model::{ChannelState, Delivery, Moment, Notification, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// One channel.
 #[derive(Default)]
 pub(super) struct Channel {
-    /// Its definition and the plugin that serves its kind; `None` if it is not configured.
-    pub runtime: Option<(Arc<RuntimeTarget>, Option<Arc<Served>>)>,
+    /// Its definition and its sender, which is missing if no plugin serves its kind; `None` if it is not configured.
+    pub runtime: Option<(Arc<RuntimeTarget>, Option<Sender>)>,
     /// The deliveries that wait, by their number.
     queue: BTreeMap<u64, Queued>,
     /// Whether an attempt is in flight.
@@ -38,7 +38,7 @@ struct Queued {
 }
 
 /// The parts of an attempt.
-type Due = (Arc<RuntimeTarget>, Arc<Served>, Notification);
+type Due = (Arc<RuntimeTarget>, Sender, Notification);
 
 impl Channel {
     /// Adds a delivery, or replaces its earlier state. It is sent at `at`, and not before it is on disk or `unstored`.
@@ -67,14 +67,14 @@ impl Channel {
     /// Returns the attempt that is due and marks the channel as busy; `None` if nothing waits. Fails with the time of
     /// the next one.
     pub(super) fn due(&mut self, now: Moment) -> Result<Option<Due>, Moment> {
-        let Some((target, Some(served))) = self.runtime.clone() else { return Ok(None) };
+        let Some((target, Some(sender))) = self.runtime.clone() else { return Ok(None) };
         let Some((_, first)) = self.queue.first_key_value().filter(|_| !self.is_busy) else { return Ok(None) };
         let at = [Some(first.at), first.unstored, self.unsettled.map(|(_, until)| until)];
         match at.into_iter().flatten().max() {
             Some(later) if later > now => Err(later),
             _ => {
                 self.is_busy = true;
-                Ok(Some((target, served, first.delivery.notification.clone())))
+                Ok(Some((target, sender, first.delivery.notification.clone())))
             }
         }
     }
@@ -135,7 +135,7 @@ impl Channel {
 
     /// The state for readers; `None` if it is not configured.
     pub(super) fn shown(&self, name: &str) -> Option<ChannelState> {
-        let (target, served) = self.runtime.as_ref()?;
+        let (target, sender) = self.runtime.as_ref()?;
         let lacks = || format!("no plugin serves kind {}", target.config.kind);
         Some(ChannelState {
             name: name.to_owned(),
@@ -147,7 +147,7 @@ impl Channel {
             failed_attempts: self.failed_attempts,
             undeliverable: self.undeliverable,
             last_success: self.last_success,
-            problem: if served.is_none() { Some(lacks()) } else { self.problem.clone() },
+            problem: if sender.is_none() { Some(lacks()) } else { self.problem.clone() },
         })
     }
 }

@@ -108,6 +108,7 @@ pub(super) fn needs_restart(before: &Config, after: &Config) -> Vec<&'static str
         ("server.hosts", before.hosts != after.hosts),
         ("server.proxy_user_header", before.proxy != after.proxy),
         ("[fleet]", before.fleet != after.fleet),
+        ("[otlp]", before.otlp != after.otlp),
         ("metrics.prefix", before.metrics_prefix != after.metrics_prefix),
         ("[store]", store(before) != store(after)),
         ("egress.max_requests_per_host", before.max_requests_per_host != after.max_requests_per_host),

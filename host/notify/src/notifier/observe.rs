@@ -129,7 +129,8 @@ impl Notifier {
             _ => false,
         };
         for subject in self.alerts.keys().filter(is_over).cloned().collect::<Vec<_>>() {
-            self.end(&subject, Resolution::Recovered, now);
+            let is_gone = class == Class::Channel && !self.settings.channels.contains_key(subject.name());
+            self.end(&subject, if is_gone { Resolution::Removed } else { Resolution::Recovered }, now);
         }
     }
 

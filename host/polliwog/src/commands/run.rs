@@ -11,9 +11,10 @@ use crate::fleet_host::{self, Fleet};
 use crate::means;
 use crate::output::{complain, counted, print};
 use crate::plugins;
+use crate::telemetry::Telemetry;
 use crate::troubles;
 use crate::web_host::{ENDING, RunningHost, TESTS};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
 use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by, needs_lease};
 use egress::Egress;
@@ -231,20 +232,20 @@ impl Start {
         let Opened { store, targets: loaded, forgotten_until } = opened;
         let (store, plugins) = (Arc::new(store), Arc::new(watcher.set().clone()));
         let (config, targets) = (candidate.config.clone(), candidate.prepared.targets.clone());
+        let telemetry = config.otlp.as_ref().map(Telemetry::prepare).transpose().map_err(|why| anyhow!(why))?;
         warn_about_addresses(&config);
         warn_about(targets.values(), &plugins);
         let admin = admin::start(&store, &config.data_dir, &clock)?;
         record_refusals(&plugins, &store, &clock);
         let Restored { targets: restored, dormant } = restore(&targets, loaded, forgotten_until, &clock);
-        let history = Duration::from_secs(u64::from(config.store.history_days) * 86_400);
-        let dormant = keep_recent(dormant, history, &store, clock.wall());
+        let dormant = keep_recent(dormant, &config, &store, clock.wall());
 
         let (metrics, read_model) = (Arc::new(Metrics::new(&config.metrics_prefix)), Arc::new(ReadModel::default()));
-        let (mailbox, inbox) = engine::channel(clock);
-        let reported = Arc::new(Notify::new());
+        let ((mailbox, inbox), reported) = (engine::channel(clock), Arc::new(Notify::new()));
         let wiring = Wiring {
             clock,
             sandbox: sandbox.clone(),
+            egress: egress.clone(),
             plugins: plugins.clone(),
             store: store.clone(),
             bus: bus.clone(),
@@ -288,12 +289,13 @@ impl Start {
             replays: Semaphore::new(1),
             fleet,
             outbox,
+            telemetry: telemetry.as_ref().map(|telemetry| telemetry.counters.clone()),
         });
         let running =
             Running { ending, clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
         let auth = admin.auth.behind(config.proxy.as_ref().map(proxy));
-        let (targets, is_embedded) = (targets.len(), occasion.is_embedded);
-        let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config, targets, is_embedded };
+        let (targets, is_embedded, token) = (targets.len(), occasion.is_embedded, admin.token);
+        let surfaces = Surfaces { host, metrics, auth, token, gauges, config, targets, is_embedded, telemetry };
         running.until_asked(ports, surfaces).await
     }
 }
@@ -339,13 +341,14 @@ struct Surfaces {
     targets: usize,
     /// Whether the host is an agent in the process of its operator.
     is_embedded: bool,
+    telemetry: Option<Telemetry>,
 }
 
 impl Running {
     /// Listens, polls and watches until a signal asks for the end; then shuts down gracefully.
     async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces) -> anyhow::Result<u8> {
         let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named, ending } = self;
-        let Surfaces { host, metrics, auth, token, gauges, config, targets, is_embedded } = surfaces;
+        let Surfaces { host, metrics, auth, token, gauges, config, targets, is_embedded, telemetry } = surfaces;
         // Install the signal handlers before the host is visible, so that an early signal saves everything as well.
         let mut asked = EndAsked::listen()?;
         let hangup = signal(SignalKind::hangup())?;
@@ -354,6 +357,7 @@ impl Running {
         let (listening, reads) = web::serve(ports.0, host.clone(), auth, both.clone())?;
         host.fleet.iter().for_each(|fleet| fleet.answer_with(reads.clone()));
         let (outbox, watched) = (host.outbox.clone(), host.clone());
+        let pushing = telemetry.map(|push| push.start(host.clone(), metrics.clone(), ending.clone())).transpose()?;
         let measured = web::serve_metrics(ports.1, host, metrics, both)?;
         if !is_embedded {
             greet(listening, measured, targets, &token);
@@ -371,6 +375,7 @@ impl Running {
         let watching_files = tokio::spawn(reconfigurer.watch(named, hangup, ending.clone()));
         tokio::spawn(async move {
             tokio::time::sleep(SETTLED).await;
+            means::rest_unused(&loaded, &config);
             means::release_start(&loaded);
         });
         asked.wait().await;
@@ -379,7 +384,12 @@ impl Running {
         ending.cancel();
         let in_order = async {
             // Wait for a change that is being applied, unless it takes too long.
-            let others = async { tokio::join!(watching_files, watching_plugins) };
+            let pushed = async {
+                if let Some(ended) = pushing {
+                    let _ = ended.await;
+                }
+            };
+            let others = async { tokio::join!(watching_files, watching_plugins, pushed) };
             let _ = tokio::join!(tokio::time::timeout(ENDING.0, others), notifying);
             finish(mailbox, thread, store, clock).await
         };

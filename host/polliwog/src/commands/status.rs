@@ -5,18 +5,24 @@ use crate::cli::Remote;
 use crate::output::{complain, print};
 use anyhow::anyhow;
 use egress::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// `status`.
 pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
     let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
     let settings = ask(remote, Method::Get, "/api/v1/settings?limit=1", None).await?;
+    let alerts = ask(remote, Method::Get, "/api/v1/alerts?state=firing&limit=1", None).await?;
+    let silences = ask(remote, Method::Get, "/api/v1/silences", None).await?;
     if !health["queue"].is_object() || !stats["scheduler"].is_object() {
         return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
     }
     let problems = settings["problems"].clone();
-    let both = json!({ "health": health, "stats": stats, "problems": problems });
+    let (firing, silenced) = (alerts["total"].clone(), active(&silences));
+    let both = json!({
+        "health": health, "stats": stats, "problems": problems, "alerts": firing, "silences": silenced.0,
+        "oldestSilence": silenced.1,
+    });
     answer(remote, &both, |_| {
         for problem in problems.as_array().into_iter().flatten() {
             complain(text(problem));
@@ -39,6 +45,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
         print(&format!(
             "host        polliwog {}, started {}\n\
              targets     {}: {}{dead}\n\
+             alerts      {firing} firing{}\n\
              queue       {} waiting, {} of them due within 12 s\n\
              polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
              held back   {}\n\
@@ -48,6 +55,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             text(&stats["startedAt"]),
             health["instances"].as_array().map_or(0, Vec::len),
             counts.join(", "),
+            of_silences(&silenced),
             queue["depth"],
             queue["dueWithinSeconds"],
             scheduler["JobsProcessed"],
@@ -64,4 +72,22 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             if health["enabled"] == true { "yes" } else { "no" }
         ))
     })
+}
+
+/// The number of active silences, and the start of the oldest; null if all of them recur.
+fn active(silences: &Value) -> (usize, Value) {
+    let all = silences["silences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let active: Vec<&Value> = all.iter().filter(|silence| silence["active"] == true).collect();
+    let oldest = active.iter().filter_map(|silence| silence["start"].as_str()).min();
+    (active.len(), oldest.map_or(Value::Null, Value::from))
+}
+
+fn of_silences((count, oldest): &(usize, Value)) -> String {
+    match (count, oldest.as_str()) {
+        (0, _) => String::new(),
+        (1, None) => ", a maintenance window is active".to_owned(),
+        (1, Some(since)) => format!(", a silence is active since {since}"),
+        (count, None) => format!(", {count} maintenance windows are active"),
+        (count, Some(since)) => format!(", {count} silences are active, the oldest since {since}"),
+    }
 }

@@ -116,7 +116,7 @@ pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Re
     let millis = |at: &Option<Timestamp>| at.map(Timestamp::as_millis);
     let sql = "INSERT INTO delivery (number, channel, state, created, attempts, last_attempt, next_attempt, error, notification)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-               ON CONFLICT (number) DO UPDATE SET state = ?3, attempts = ?5, last_attempt = ?6, next_attempt = ?7, error = ?8";
+               ON CONFLICT (number) DO UPDATE SET state = ?3, created = ?4, attempts = ?5, last_attempt = ?6, next_attempt = ?7, error = ?8";
     connection.prepare_cached(sql)?.execute(params![
         number,
         notification.channel,

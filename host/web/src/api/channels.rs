@@ -326,7 +326,7 @@ async fn explain(State(shared): State<Shared>, query: Queried<ExplainQuery>) -> 
     let ExplainQuery { target, dependency } = queried(query)?;
     let missing = || wrong("target", format!("there is no target {target:?}"));
     let id = TargetId::new(&target).map_err(|_| missing())?;
-    let found = shared.host.explain_route(&id, dependency.as_deref()).map_err(|_| missing())?;
+    let found = shared.host.explain_route(&id, dependency.as_deref()).ok_or_else(missing)?;
     let RouteExplanation { alert, status, routes, silenced_by } = found;
     let mut channels = Vec::new();
     for channel in routes.iter().filter(|step| step.applies).flat_map(|step| &step.channels) {

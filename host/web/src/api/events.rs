@@ -3,7 +3,7 @@
 use super::query::{Queried, checked_limit, queried, wrong};
 use super::words;
 use crate::error::ApiError;
-use crate::event_wire::{event_json, sentence};
+use crate::event_wire::{event_json, event_text};
 use crate::events;
 use crate::state::Shared;
 use crate::wire::Time;
@@ -126,7 +126,7 @@ async fn list(State(shared): State<Shared>, query: Queried<EventsQuery>) -> Resu
     };
     let wire = |found: &SequencedEvent| {
         let event = event_json(&found.event, |target| Some(host.target(target)?.info.name.clone()));
-        Some(LoggedWire { sequence: found.sequence?, text: sentence(&found.event.kind), event })
+        Some(LoggedWire { sequence: found.sequence?, text: event_text(&found.event.kind), event })
     };
     let events = found.iter().filter(|found| is_wanted(found)).filter_map(wire).collect();
     Ok(Json(LogWire { complete, next, last, events }).into_response())

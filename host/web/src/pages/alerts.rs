@@ -10,7 +10,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
-use model::{AlertRecord, AlertState, Resolution, SilencePeriod, SilenceState, Subject, TargetId};
+use model::{
+    AlertRecord, AlertState, Resolution, RouteExplanation, RouteStep, SilencePeriod, SilenceState, Subject, TargetId,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,6 +118,7 @@ fn silences(shared: &Shared) -> Markup {
     html! {
         @if !all.is_empty() {
             h2 { "Silences" }
+            (active(&all))
             div.scroll tabindex="0" role="region" aria-label="silences" { table.numbers {
                 thead { tr {
                     th scope="col" { "Alerts" } th scope="col" { "State" } th scope="col" { "When" } th scope="col" { "By" }
@@ -150,14 +153,53 @@ fn row_of(silence: &SilenceState) -> Markup {
     } }
 }
 
-/// The alerts of one target, for its page.
-pub(super) fn of_target(alerts: &[Arc<AlertRecord>], target: &TargetId) -> Markup {
+/// A sentence about the silences that are active, so that none is forgotten.
+fn active(silences: &[SilenceState]) -> Markup {
+    let active: Vec<&SilenceState> = silences.iter().filter(|silence| silence.is_active).collect();
+    let start = |silence: &&SilenceState| match silence.period {
+        SilencePeriod::Once(start, _) => Some(start),
+        SilencePeriod::Recurring(..) => None,
+    };
+    let oldest = active.iter().filter_map(start).min();
+    html! {
+        @if !active.is_empty() {
+            p {
+                (active.len()) (if active.len() == 1 { " is active" } else { " are active" })
+                @if let Some(oldest) = oldest { "; the oldest began " (age(oldest)) " ago" }
+                "."
+            }
+        }
+    }
+}
+
+/// The alerts of one target, and where they are notified, for its page.
+pub(super) fn of_target(alerts: &[Arc<AlertRecord>], target: &TargetId, route: Option<&RouteExplanation>) -> Markup {
     let of_target = |alert: &&AlertRecord| alert.subject.target() == Some(target);
     let open: Vec<&AlertRecord> = of_state(alerts, true).filter(of_target).collect();
     html! {
         @if !open.is_empty() {
             h2 { "Alerts" }
             (table(&open[..open.len().min(OPEN)], &explained(alerts)))
+        }
+        @if let Some(route) = route.filter(|route| !route.routes.is_empty()) { (taken(route)) }
+    }
+}
+
+/// A sentence about the routes that a critical alert of a target takes.
+fn taken(route: &RouteExplanation) -> Markup {
+    let taken: Vec<&RouteStep> = route.routes.iter().filter(|step| step.applies).collect();
+    html! {
+        p.note {
+            @if taken.is_empty() {
+                "No route matches a critical alert of this target: it is notified nowhere."
+            } @else {
+                "A critical alert of this target is notified on "
+                @for (place, step) in taken.iter().enumerate() {
+                    @if place > 0 { ", and on " }
+                    a href="/channels" { (step.channels.join(", ")) } " (route " (step.name) ")"
+                }
+                "."
+            }
         }
     }
 }
@@ -222,7 +264,7 @@ fn ended(alerts: &[&AlertRecord]) -> Markup {
     let why = |resolution| match resolution {
         Resolution::Recovered => "recovered",
         Resolution::Missing => "no longer reported",
-        Resolution::Removed => "target removed",
+        Resolution::Removed => "removed",
         Resolution::Disabled => "target disabled",
     };
     html! {

@@ -55,13 +55,15 @@ fn table(channels: &[ChannelState]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="channels" { table.numbers {
             thead { tr {
-                th scope="col" { "Channel" } th scope="col" { "Kind" } th scope="col" { "State" } th scope="col" { "Waiting" }
+                th scope="col" { "Channel" } th scope="col" { "Kind" } th scope="col" { "Address" }
+                th scope="col" { "State" } th scope="col" { "Waiting" }
                 th scope="col" { "Delivered" } th scope="col" { "Given up" } th scope="col" { "Last delivery" }
                 th scope="col" { "Actions" }
             } }
             tbody { @for channel in channels { tr {
                 th scope="row" { (channel.name) }
                 td { (channel.kind) }
+                td { code { (channel.url) } }
                 td {
                     @match &channel.problem {
                         Some(problem) => { span.tag.critical { "does not deliver" } " " (problem) }

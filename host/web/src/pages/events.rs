@@ -1,7 +1,7 @@
 //! The page of events: everything that happened, newest first, filtered.
 
 use super::shell::{Live, Place, live, problems};
-use crate::event_wire::sentence;
+use crate::event_wire::event_text;
 use crate::state::Shared;
 use crate::wire::time;
 use axum::extract::{Query, State};
@@ -111,7 +111,7 @@ fn entry(shared: &Shared, event: &SequencedEvent) -> Markup {
             time data-local=(event.at.as_millis()) { (time(event.at)) } " "
             span class={ "tag " (class(&event.kind)) } { (event.kind.name()) } " "
             @if let (Some(id), Some(name)) = (target, name) { a href={ "/targets/" (id) } { (name) } " " }
-            (sentence(&event.kind))
+            (event_text(&event.kind))
         }
     }
 }

@@ -23,8 +23,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use model::{
-    AlertRecord, DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, Scope, Setting,
-    Status, StatusChange, TargetState, Timestamp,
+    AlertRecord, DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, RouteExplanation,
+    Scope, Setting, Status, StatusChange, TargetState, Timestamp,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -53,6 +53,8 @@ struct View {
     targets: Vec<Arc<TargetState>>,
     /// All alerts.
     alerts: Vec<Arc<AlertRecord>>,
+    /// The routes that an alert of the target takes.
+    route: Option<RouteExplanation>,
     now: Timestamp,
     range: (&'static str, Duration),
     history: Result<History, String>,
@@ -119,6 +121,7 @@ async fn view(shared: &Shared, headers: &HeaderMap, id: String, wanted: &Wanted)
         target,
         targets,
         alerts,
+        route: shared.host.explain_route(&id, None),
         now,
         range,
         history,
@@ -151,7 +154,7 @@ fn content_of(view: &View) -> Markup {
     let periods = past.of_target();
     html! {
         (overview(view, &periods))
-        (alerts::of_target(&view.alerts, &target.info.id))
+        (alerts::of_target(&view.alerts, &target.info.id, view.route.as_ref()))
         @if let Err(why) = &view.history { p.problem role="alert" { "The past cannot be shown: " (why) } }
         section #past.target {
             h2 { "Availability" }

@@ -1,0 +1,35 @@
+//! Sends one notification, by a plugin or by email.
+
+use crate::target::RuntimeTarget;
+use catalog::Served;
+use egress::{Egress, Tape};
+use mail::Account;
+use model::{Failure, Notification, Timestamp};
+use sandbox::Sandbox;
+use std::sync::Arc;
+
+/// The sender of a channel's notifications.
+#[derive(Clone)]
+pub(super) enum Sender {
+    /// A plugin, in the sandbox.
+    Plugin(Arc<Served>),
+    /// The host itself, by email.
+    Mail(Arc<Account>),
+}
+
+impl Sender {
+    /// Makes one attempt for a channel.
+    pub(super) async fn send(
+        &self,
+        (sandbox, egress): (&Sandbox, &Egress),
+        channel: &RuntimeTarget,
+        (notification, now): (&Notification, Timestamp),
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Plugin(served) => {
+                sandbox.send(channel.job(&served.plugin, now, Tape::Off), notification).await.result
+            }
+            Self::Mail(account) => account.send(egress, notification, now, channel.timeout).await,
+        }
+    }
+}

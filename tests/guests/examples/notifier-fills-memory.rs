@@ -1,0 +1,13 @@
+//! Keeps more memory than a call may have.
+
+use polliwog_sdk::{Channel, Notification, SendError};
+
+guests::notifier!("notifier-fills-memory", send);
+
+fn send(_: &Channel, _: &Notification) -> Result<(), SendError> {
+    let mut kept = Vec::new();
+    loop {
+        kept.push(vec![1_u8; 1 << 20]);
+        std::hint::black_box(&kept);
+    }
+}
