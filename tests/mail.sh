@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sends notifications by email to a real mail server, OpenSMTPD, over STARTTLS and over TLS from the start, with a
-# password. Needs Debian's opensmtpd, openssl, python3, and root, because the server gives up its rights itself.
+# Sends notifications by email to a real mail server, Exim, over STARTTLS and over TLS from the start, with a
+# password. Needs Debian's exim4-daemon-light, openssl, python3, and root, because the server runs as its user.
 set -eu
 cd "$(dirname "$0")/.."
 cargo build --locked --workspace --bin polliwog

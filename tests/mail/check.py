@@ -1,4 +1,4 @@
-"""Runs Polliwog with two email channels and reads what a real OpenSMTPD delivered."""
+"""Runs Polliwog with two email channels and reads what a real Exim delivered."""
 
 import email
 import email.policy
@@ -43,6 +43,10 @@ def until(what, found):
         time.sleep(0.1)
 
 
+def read(file):
+    return file.read_text() if file.exists() else ""
+
+
 def messages(folder):
     """The delivered messages by their subject."""
     files = (folder / "mail" / "new").glob("*")
@@ -51,23 +55,46 @@ def messages(folder):
 
 
 def mail_server(folder):
-    run = lambda *command: subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-        "subjectAltName=DNS:localhost", "-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem")
-    (folder / "key.pem").chmod(0o600)
-    (folder / "mail").mkdir(mode=0o777)
-    (folder / "mail").chmod(0o777)
-    (folder / "smtpd.conf").write_text(f"""
-pki localhost cert "{folder}/cert.pem"
-pki localhost key "{folder}/key.pem"
-table accounts {{ polliwog = "{run('smtpctl', 'encrypt', PASSWORD)}" }}
-table all {{ "@" = "daemon" }}
-listen on 127.0.0.1 port {STARTTLS} tls-require pki localhost auth <accounts>
-listen on 127.0.0.1 port {SMTPS} smtps pki localhost auth <accounts>
-action "keep" maildir "{folder}/mail" virtual <all>
-match from any for any action "keep"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                    "-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem"], check=True, capture_output=True)
+    (folder / "exim.conf").write_text(f"""
+primary_hostname = localhost
+spool_directory = {folder}/spool
+log_file_path = {folder}/exim-%s.log
+local_interfaces = 127.0.0.1
+daemon_smtp_ports = {STARTTLS} : {SMTPS}
+tls_on_connect_ports = {SMTPS}
+tls_advertise_hosts = *
+tls_certificate = {folder}/cert.pem
+tls_privatekey = {folder}/key.pem
+auth_advertise_hosts = ${{if eq{{$tls_in_cipher}}{{}}{{}}{{*}}}}
+deliver_drop_privilege = true
+acl_smtp_rcpt = recipients
+begin acl
+recipients:
+  accept authenticated = *
+  deny message = log in first
+begin routers
+all:
+  driver = accept
+  transport = keep
+begin transports
+keep:
+  driver = appendfile
+  directory = {folder}/mail
+  maildir_format
+begin authenticators
+plain:
+  driver = plaintext
+  public_name = PLAIN
+  server_condition = ${{if and{{{{eq{{$auth2}}{{polliwog}}}}{{eq{{$auth3}}{{{PASSWORD}}}}}}}}}
+  server_set_id = $auth2
 """)
-    return subprocess.Popen(["smtpd", "-d", "-f", f"{folder}/smtpd.conf"], stdout=open(folder / "smtpd.log", "w"),
+    for path in [folder, folder / "cert.pem", folder / "key.pem"]:
+        shutil.chown(path, "Debian-exim", "Debian-exim")
+    (folder / "exim.conf").chmod(0o644)
+    return subprocess.Popen(["exim4", "-C", f"{folder}/exim.conf", "-bdf", "-q1m"], stdout=open(folder / "exim.log", "w"),
                             stderr=subprocess.STDOUT)
 
 
@@ -111,13 +138,14 @@ def main():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", TARGET), Target)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     mail = mail_server(folder)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "POLLIWOG_ADMIN_TOKEN": "ab" * 32}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "POLLIWOG_ADMIN_TOKEN": "ab" * 32,
+                   "POLLIWOG_TOKEN": "ab" * 32, "POLLIWOG_URL": f"http://127.0.0.1:{API}"}
     command = lambda *words: subprocess.run([PROGRAM, *words], cwd=folder, env=environment, capture_output=True, text=True)
     configuration(folder, "not the password")
     host = subprocess.Popen([PROGRAM, "run"], cwd=folder, env=environment, stdout=open(folder / "host.log", "w"),
                             stderr=subprocess.STDOUT)
     try:
-        until("the mail server", lambda: "smtp" in (folder / "smtpd.log").read_text())
+        until("the mail server", lambda: "daemon started" in read(folder / "exim-main.log"))
         until("the host", lambda: command("status").returncode == 0)
         refused = command("channel", "test", "starttls")
         assert refused.returncode == 1 and "refuses the user" in refused.stderr, refused
@@ -139,6 +167,10 @@ def main():
         print(f"From: {firing['From']}\nTo: {firing['To']}\nSubject: {firing['Subject']}\n\n{text}")
         assert PASSWORD not in (folder / "host.log").read_text()
         print("email: 1 passed, 0 failed")
+    except BaseException:
+        for log in ["host.log", "exim.log", "exim-main.log", "exim-panic.log"]:
+            print(f"== {log}\n{read(folder / log)[-4000:]}", file=sys.stderr)
+        raise
     finally:
         host.terminate()
         host.wait()

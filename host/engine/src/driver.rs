@@ -124,7 +124,7 @@ pub struct Driver {
     tick: Duration,
     /// A plugin went into quarantine or came out of it.
     plugins_changed: bool,
-    /// The kinds of the channels.
+    /// The kinds of the channels, without email.
     channel_kinds: BTreeSet<Kind>,
     ending: Option<(oneshot::Sender<()>, Moment)>,
     deployments: Deployments,

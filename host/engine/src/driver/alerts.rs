@@ -125,7 +125,8 @@ impl Driver {
         let specs = self.targets.values().map(|tracked| rules.spec(&tracked.target)).collect();
         self.apply_to_alerts(Input::Settings(rules.settings(&self.wiring.plugins)));
         self.outbox.configure(&rules.channels, &self.wiring.plugins);
-        self.channel_kinds = rules.channels.values().map(|channel| channel.config.kind.clone()).collect();
+        let served_by_plugins = rules.channels.values().filter(|channel| !channel.config.is_email());
+        self.channel_kinds = served_by_plugins.map(|channel| channel.config.kind.clone()).collect();
         self.apply_to_alerts(Input::Silences(rules.silences));
         self.apply_to_alerts(Input::Targets(specs));
         self.report_plugins();
