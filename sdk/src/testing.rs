@@ -2,7 +2,8 @@
 //!
 //! A recording is a JSON file with a list of exchanges. Each exchange has a request and its response or error.
 //! `polliwog poll --record` writes an object with `kind`, `target` (the data of the target at that poll: `url`, `also`,
-//! `labels`, `settings`, names of `secrets`, `now`, `timeoutMs`) and `exchanges`.
+//! `labels`, `settings`, names of `secrets`, `now`, `timeoutMs`) and `exchanges`. `polliwog plugin send --record` adds
+//! the `event` of the notification.
 //!
 //! ```json
 //! [
@@ -63,6 +64,9 @@ enum File {
 struct Whole {
     #[expect(dead_code, reason = "for information")]
     kind: String,
+    #[expect(dead_code, reason = "for information")]
+    #[serde(default)]
+    event: Option<String>,
     target: RecordedTarget,
     exchanges: Vec<Exchange>,
 }

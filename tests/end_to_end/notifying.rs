@@ -133,6 +133,42 @@ fn a_notification_is_tried_again_in_order_and_given_up_when_it_is_refused() {
     assert_eq!(host.terminate(), 0);
 }
 
+#[test]
+fn a_recorded_notification_is_replayed_compared_and_measured() {
+    let (_keep, folder) = folder();
+    let receiver = Receiver::patient();
+    let webhook = builtin::ALL.iter().find(|plugin| plugin.kind == "webhook").unwrap();
+    fs::write(folder.join("hook.wasm"), webhook.component).unwrap();
+    fs::create_dir(folder.join("recordings")).unwrap();
+    let url = receiver.url("/hooks/${secret.path}");
+    fs::write(folder.join("path"), "a-secret-path").unwrap();
+    let (recorded, golden) = ("recordings/firing.json", folder.join("recordings/firing.report.json"));
+    let secret = format!("path=file:{}", folder.join("path").display());
+    let send =
+        ["plugin", "send", "hook.wasm", "--event", "firing", "--record", recorded, "--url", &url, "--secret", &secret];
+    let (code, out, why) = output(&folder, &send);
+    assert!(code == 0 && out.contains("it was taken: 1 requests"), "{out}{why}");
+    let received = &receiver.all()[0];
+    assert_eq!(
+        (received.path.as_str(), &received.json()["title"]),
+        ("/hooks/a-secret-path", &"Critical: Database (Shop)".into())
+    );
+    let text = fs::read_to_string(folder.join(recorded)).unwrap();
+    assert!(text.contains("\"event\": \"firing\"") && !text.contains("a-secret-path"), "{text}");
+    let test = |more: &[&str]| output(&folder, &[&["plugin", "test", "hook.wasm"], more].concat());
+    assert_eq!(test(&["--update"]).0, 0);
+    assert_eq!(fs::read_to_string(&golden).unwrap(), "{\n  \"taken\": true\n}\n");
+    let (code, out, why) = test(&[]);
+    assert!(code == 0 && out.contains("ok       firing"), "{out}{why}");
+    let (code, out, why) = output(&folder, &["plugin", "bench", "hook.wasm", "--polls", "5"]);
+    assert!(code == 0 && out.contains("5 notifications over recordings/firing.json"), "{out}{why}");
+    assert_eq!(receiver.all().len(), 1, "a replay sends nothing");
+    // A plugin that sends another body than the recorded one fails its test.
+    fs::write(folder.join(recorded), text.replace("Critical: Database", "Grave: Database")).unwrap();
+    let (code, out, _) = test(&[]);
+    assert!(code == 1 && out.contains("FAILED   firing"), "{out}");
+}
+
 /// The number of kills. More find more; each takes about a second.
 fn kills() -> usize {
     std::env::var("KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8)

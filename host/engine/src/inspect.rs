@@ -1,8 +1,8 @@
 //! Finds the problems of a configuration whose plugins are loaded. Nothing is sent.
 
 use crate::clock::Clock;
-use crate::outbox::test_notification;
 use crate::prepare::prepare_all;
+use crate::sample::test_notification;
 use crate::target::{RuntimeTarget, collector_access};
 use catalog::{PluginSet, Served};
 use config::{Config, Problem, TargetConfig, suggestion, warnings};

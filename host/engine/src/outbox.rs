@@ -15,6 +15,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::Message;
+use crate::sample::test_notification;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use channel::Channel;
@@ -461,34 +462,5 @@ impl Outbox {
             outbox.stored(&written);
         });
         self.0.parts.store.writer().alerts(changes, events, publish);
-    }
-}
-
-/// The notification of a test, about the channel itself.
-pub fn test_notification(channel: &str, now: Timestamp) -> Notification {
-    let alert = NotifiedAlert {
-        fingerprint: format!("test-{channel}"),
-        event: AlertEvent::Test,
-        subject: Subject::Other(Class::Channel, channel.to_owned()),
-        status: Status::Ok,
-        target_name: channel.to_owned(),
-        kind: String::new(),
-        title: format!("channel {channel}"),
-        summary: "this is a test of Polliwog: notifications of this channel arrive here".to_owned(),
-        since: now,
-        resolved_at: None,
-        labels: Vec::new(),
-        link: None,
-        suppresses: 0,
-    };
-    Notification {
-        number: 0,
-        id: format!("test-{channel}-{}", now.as_millis()),
-        channel: channel.to_owned(),
-        route: String::new(),
-        group: Vec::new(),
-        alerts: vec![alert],
-        omitted: 0,
-        link: None,
     }
 }

@@ -1,10 +1,10 @@
-//! Recordings: a poll's target and exchanges, to be replayed later.
+//! Recordings: the target and the exchanges of a poll, or of a sent notification, to be replayed later.
 
 use crate::limits::Limits;
 use crate::plugin::Plugin;
 use crate::run::{Job, Target};
 use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
-use model::{Kind, TargetId, Timestamp};
+use model::{AlertEvent, Kind, TargetId, Timestamp};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,12 +15,15 @@ use std::time::Duration;
 /// The value of every secret in a replay, which sends nothing.
 const SECRET: &str = "a-secret-of-the-recording";
 
-/// A recorded poll.
+/// A recorded poll, or a recorded notification.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
-    /// The kind that was polled.
+    /// The kind that was polled or sent to.
     pub kind: String,
+    /// The event of the notification; `None` for a poll.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
     /// The target as passed to the plugin.
     target: RecordedTarget,
     /// Every exchange, in the order of the responses.
@@ -66,7 +69,18 @@ impl Recording {
             now: u64::try_from(timing.now.as_millis()).unwrap_or(0),
             timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
         };
-        Self { kind: kind.to_string(), target: recorded, exchanges }
+        Self { kind: kind.to_string(), event: None, target: recorded, exchanges }
+    }
+
+    /// Makes it the recording of a notification.
+    #[must_use]
+    pub fn with_event(self, event: AlertEvent) -> Self {
+        Self { event: Some(event.as_str().to_owned()), ..self }
+    }
+
+    /// Returns the event of the notification; `None` for a poll.
+    pub fn event(&self) -> Option<AlertEvent> {
+        AlertEvent::from_word(self.event.as_deref()?)
     }
 
     /// Parses a recording. `name` is the file's name for messages.
@@ -81,6 +95,12 @@ impl Recording {
             ),
             false => format!("{name} is not a valid recording: {error}: record it again"),
         })?;
+        if recording.event.is_some() && recording.event().is_none() {
+            return Err(format!(
+                "{name} has an unknown event: use {}",
+                AlertEvent::ALL.map(AlertEvent::as_str).join(", ")
+            ));
+        }
         for Exchange { request, response, error } in &recording.exchanges {
             if response.is_some() == error.is_some() {
                 return Err(format!("{name}: the exchange {} must have either a response or an error", request.url));
@@ -130,7 +150,7 @@ impl Recording {
         Ok(Job {
             plugin: plugin.clone(),
             target: Arc::new(target),
-            grant: Arc::new(Grant::new(base, origins, secrets)),
+            grant: Arc::new(Grant { expands_path: self.event.is_some(), ..Grant::new(base, origins, secrets) }),
             limits: Limits::default(),
             timeout: Duration::from_millis(self.target.timeout_ms),
             now: Timestamp::from_millis(i64::try_from(self.target.now).unwrap_or(i64::MAX)),

@@ -2,6 +2,7 @@
 
 use super::{Common, Remote};
 use clap::{Args, Subcommand, ValueEnum};
+use model::AlertEvent;
 use std::path::PathBuf;
 
 /// A programming language for plugins.
@@ -50,8 +51,8 @@ pub(crate) enum PluginCommand {
     Send(SendArguments),
     /// Replay recordings and compare the reports with the golden reports
     ///
-    /// A recording is a file in the project's folder `recordings`, written by `poll --record`. Its golden report is the
-    /// file NAME.report.json next to it.
+    /// A recording is a file in the project's folder `recordings`, written by `poll --record` or `plugin send --record`.
+    /// Its golden report is the file NAME.report.json next to it.
     Test {
         /// The project's folder, or a plugin file with a folder `recordings` next to it
         #[arg(default_value = ".")]
@@ -135,4 +136,37 @@ pub(crate) struct SendArguments {
     /// A secret: NAME=env:VARIABLE or NAME=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Vec<String>,
+    /// The event that the notification is about
+    #[arg(long, value_enum, default_value = "test")]
+    pub event: SampleEvent,
+    /// Write the exchanges into a file, which `plugin test` replays
+    #[arg(long, value_name = "FILE.json")]
+    pub record: Option<PathBuf>,
+}
+
+/// The event of a made-up alert.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SampleEvent {
+    /// A test of the channel
+    Test,
+    /// A dependency is critical
+    Firing,
+    /// It still is, after the interval of repetitions
+    Repeated,
+    /// It fires and resolves repeatedly
+    Flapping,
+    /// It is over
+    Resolved,
+}
+
+impl From<SampleEvent> for AlertEvent {
+    fn from(event: SampleEvent) -> Self {
+        match event {
+            SampleEvent::Test => Self::Test,
+            SampleEvent::Firing => Self::Firing,
+            SampleEvent::Repeated => Self::Repeated,
+            SampleEvent::Flapping => Self::Flapping,
+            SampleEvent::Resolved => Self::Resolved,
+        }
+    }
 }

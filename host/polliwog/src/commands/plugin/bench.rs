@@ -1,13 +1,13 @@
-//! `plugin bench`: measures the cost of a plugin's polls over a recording: first polls of a target, and later polls
-//! with the cache of the previous one.
+//! `plugin bench`: measures the cost of a plugin's calls over a recording: first polls of a target, and later polls
+//! with the cache of the previous one; or notifications.
 
 use super::list::bytes;
 use super::project::Project;
-use super::recording;
+use super::recording::{self, replay};
 use crate::output::{complain, print, print_json};
-use anyhow::{anyhow, bail};
-use model::{Failure, Outcome};
-use sandbox::Usage;
+use anyhow::anyhow;
+use model::Failure;
+use sandbox::{Role, Usage};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -30,24 +30,15 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     project.warn_when_stale();
     let recording = recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
-    let serves = &plugin.descriptor().kind;
-    if recording.kind != serves.as_str() {
-        bail!("{} is a recording of kind {}, and this plugin serves {serves}", file.display(), recording.kind);
-    }
     let measure = async |later: bool| -> anyhow::Result<(Value, Option<Failure>)> {
         let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
         for number in 0..u64::from(WARM_UP) + u64::from(polls) {
-            let job = recording.job(&plugin).map_err(|why| anyhow!(why))?;
-            if !later {
-                sandbox.forget(&job.target.id);
-            }
-            let done = sandbox.poll(job).await;
+            let replayed = replay(&sandbox, &plugin, &recording, !later).await;
+            let replayed = replayed.map_err(|why| anyhow!("{}: {why}", file.display()))?;
             if number >= u64::from(WARM_UP) {
-                all.push(done.usage);
+                all.push(replayed.usage);
             }
-            if let Outcome::Failure(found) = done.outcome {
-                failure.get_or_insert(found);
-            }
+            failure = failure.or(replayed.failure);
         }
         Ok((facts(&all), failure))
     };
@@ -59,7 +50,8 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
         facts["later"] = later.unwrap_or_default();
         print_json(&facts)?;
     } else {
-        print(&readable(&file, &first, later.as_ref()))?;
+        let noun = if plugin.descriptor().role == Role::Poller { "polls" } else { "notifications" };
+        print(&readable((&file, noun), &first, later.as_ref()))?;
     }
     let report = |polls: &str, failure: &Failure| {
         complain(format_args!(
@@ -95,16 +87,14 @@ fn facts(all: &[Usage]) -> Value {
     })
 }
 
-fn readable(file: &Path, first: &Value, later: Option<&Value>) -> String {
+fn readable((file, noun): (&Path, &str), first: &Value, later: Option<&Value>) -> String {
     let title = |what: &str| format!("{what:<12}{:>12}{:>12}{:>12}{:>12}", "p50", "p90", "p99", "max");
     let count = first["polls"].as_u64().unwrap_or_default();
-    let mut lines = vec![
-        format!("{count} polls over {}, each in a fresh instance, nothing sent", file.display()),
-        title("FIRST POLLS"),
-    ];
+    let mut lines =
+        vec![format!("{count} {noun} over {}, each in a fresh instance, nothing sent", file.display()), title("FIRST")];
     lines.extend(table(first));
     if let Some(later) = later {
-        lines.push(title("LATER POLLS"));
+        lines.push(title("LATER"));
         lines.extend(table(later));
     }
     lines.join("\n")

@@ -1,7 +1,13 @@
-//! Files with recordings. `poll --record` writes them; `plugin test` and `plugin bench` replay them.
+//! Files with recordings, and their replay. `poll --record` and `plugin send --record` write them; `plugin test` and
+//! `plugin bench` replay them.
 
+use crate::commands::poll::output::result_json;
 use anyhow::Context;
-use sandbox::Recording;
+use egress::{Seen, Tape};
+use engine::sample_notification;
+use model::{Failure, Outcome};
+use sandbox::{Done, Plugin, Recording, Role, Sandbox, Sent, Usage};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// The longest recording, in bytes.
@@ -33,4 +39,57 @@ pub(crate) fn write(recording: &Recording, file: &Path) -> anyhow::Result<()> {
 /// Reads a recording. Fails with the reason if the file is not a valid recording.
 pub(crate) fn read(file: &Path) -> Result<Recording, String> {
     Recording::parse(&config::read_text(file, LONGEST)?, &file.display().to_string())
+}
+
+/// The result of a plugin over a recording.
+pub(crate) struct Replayed {
+    /// The report, the failure, or that the receiver took the notification.
+    pub result: Value,
+    pub failure: Option<Failure>,
+    pub usage: Usage,
+    pub seen: Seen,
+    /// How the requests differ from the recorded ones.
+    pub differences: Vec<String>,
+}
+
+/// Runs a plugin over a recording. With `is_first`, the plugin's cache is cleared before.
+///
+/// # Errors
+/// One sentence: why the recording does not fit the plugin.
+pub(crate) async fn replay(
+    sandbox: &Sandbox,
+    plugin: &Plugin,
+    recording: &Recording,
+    is_first: bool,
+) -> Result<Replayed, String> {
+    let kind = plugin.descriptor().kind.as_str();
+    if recording.kind != kind {
+        return Err(format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind));
+    }
+    let job = recording.job(plugin)?;
+    if is_first {
+        sandbox.forget(&job.target.id);
+    }
+    let tape = job.tape.clone();
+    let (result, failure, usage, seen) = match (plugin.descriptor().role, recording.event()) {
+        (Role::Poller, None) => {
+            let Done { outcome, usage, seen, .. } = sandbox.poll(job).await;
+            let result = result_json(&outcome);
+            let failure = if let Outcome::Failure(failure) = outcome { Some(failure) } else { None };
+            (result, failure, usage, seen)
+        }
+        (Role::Notifier { .. }, Some(event)) => {
+            let notification = sample_notification(job.target.id.as_str(), event, job.now);
+            let Sent { result, usage, seen } = sandbox.send(job, &notification).await;
+            let failure = result.err();
+            let failed = failure.clone().map(|failure| result_json(&Outcome::Failure(failure)));
+            (failed.unwrap_or_else(|| json!({ "taken": true })), failure, usage, seen)
+        }
+        (Role::Poller, Some(_)) => return Err("it is a recording of a notification, but the plugin polls".to_owned()),
+        (Role::Notifier { .. }, None) => {
+            return Err("it is a recording of a poll, but the plugin sends notifications".to_owned());
+        }
+    };
+    let differences = if let Tape::Replay(player) = &tape { player.differences() } else { Vec::new() };
+    Ok(Replayed { result, failure, usage, seen, differences })
 }

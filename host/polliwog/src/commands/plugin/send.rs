@@ -1,23 +1,27 @@
 //! `plugin send`: sends one notification of a made-up alert, in this process, without storing anything.
 
 use super::project::Project;
+use super::recording;
 use crate::cli::SendArguments;
 use crate::commands::poll::named_secrets;
-use crate::output::print;
+use crate::output::{complain, counted, print};
 use anyhow::{Context, anyhow, bail};
 use config::TargetConfig;
-use egress::{Origin, Tape};
-use engine::{Clock, runtime_target, test_notification};
+use egress::{Origin, Recorder, Tape};
+use engine::{Clock, runtime_target, sample_notification};
 use model::TargetId;
-use sandbox::{Role, Sent};
+use sandbox::{Recording, Role, Sent, Timing};
 use std::sync::Arc;
 
-/// The name of the channel.
-const AD_HOC: &str = "ad-hoc";
+/// The name of the channel, as in the replay of a recording.
+const AD_HOC: &str = "recorded";
 
 /// Sends the notification. Returns exit code 0 if the receiver took it, else 1.
 pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
+    if let Some(Err(why)) = arguments.record.as_deref().map(recording::may_be_written) {
+        bail!("--record: {why}");
+    }
     let (url, _) = Origin::parse(&arguments.url).context("--url")?;
     let settings = match &arguments.settings {
         Some(text) => serde_json::from_str(text).context("--settings is not JSON")?,
@@ -39,9 +43,17 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
         TargetConfig { secrets, settings, is_channel: true, ..TargetConfig::new(TargetId::new(AD_HOC)?, kind, url) };
     let ready = runtime_target(&Arc::new(channel), Some(&plugin), config::Limits::default());
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
-    let now = clock.wall();
-    let Sent { result, usage, .. } =
-        sandbox.send(ready.job(&plugin, now, Tape::Off), &test_notification(AD_HOC, now)).await;
+    let (now, event) = (clock.wall(), arguments.event.into());
+    let recorder = arguments.record.as_ref().map(|_| Arc::new(Recorder::default()));
+    let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
+    let notification = sample_notification(ready.id().as_str(), event, now);
+    let Sent { result, usage, .. } = sandbox.send(ready.job(&plugin, now, tape), &notification).await;
+    if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
+        let timing = Timing { now, timeout: ready.timeout };
+        let recorded = Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges());
+        recording::write(&recorded.with_event(event), file)?;
+        complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
+    }
     if let Err(failure) = result {
         bail!("it was not taken ({}): {}", failure.code, failure.message);
     }

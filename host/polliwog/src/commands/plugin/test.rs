@@ -1,13 +1,12 @@
 //! `plugin test`: replays recordings and compares the reports with golden reports.
 
 use super::project::{Project, golden};
-use super::recording;
-use crate::commands::poll::output::result_json;
+use super::recording::{self, Replayed, replay};
 use crate::output::{counted, print, print_json};
 use anyhow::Context;
-use egress::{ErrorClass, Tape};
-use model::{Failure, FailureCategory, Outcome};
-use sandbox::{Job, Plugin, Sandbox};
+use egress::ErrorClass;
+use model::{Failure, FailureCategory};
+use sandbox::{Plugin, Role, Sandbox};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::path::{Path, PathBuf};
@@ -25,16 +24,19 @@ enum Verdict {
 /// Replays every recording. Returns exit code 0 if every report matches its golden report, else 1.
 pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Result<u8> {
     let project = Project::find(path)?;
-    if project.recordings.is_empty() {
-        anyhow::bail!(
-            "no recordings: record one with `polliwog poll --{} {} --url URL --record recordings/NAME.json`, and check \
-             its report before `polliwog plugin test --update` makes it the golden report",
-            project.option(),
-            project.component.display()
-        );
-    }
     project.warn_when_stale();
     let (sandbox, plugin) = project.load().await?;
+    if project.recordings.is_empty() {
+        let component = project.component.display();
+        let command = match plugin.descriptor().role {
+            Role::Poller => format!("poll --{} {component}", project.option()),
+            Role::Notifier { .. } => format!("plugin send {component}"),
+        };
+        anyhow::bail!(
+            "no recordings: record one with `polliwog {command} --url URL --record recordings/NAME.json`, and check its \
+             report before `polliwog plugin test --update` makes it the golden report"
+        );
+    }
     let mut results = Vec::new();
     for recording in &project.recordings {
         let verdict = one(&sandbox, &plugin, recording, update).await?;
@@ -55,32 +57,23 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
     Ok(u8::from(failed > 0))
 }
 
-fn recorded_job(plugin: &Plugin, file: &Path) -> Result<Job, String> {
-    let (recording, kind) = (recording::read(file)?, plugin.descriptor().kind.as_str());
-    if recording.kind != kind {
-        return Err(format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind));
-    }
-    recording.job(plugin)
-}
-
 async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> anyhow::Result<Verdict> {
-    let job = match recorded_job(plugin, file) {
-        Ok(job) => job,
+    let replayed = match recording::read(file) {
+        Ok(recording) => replay(sandbox, plugin, &recording, true).await,
+        Err(why) => Err(why),
+    };
+    let Replayed { result, failure, seen, differences, .. } = match replayed {
+        Ok(replayed) => replayed,
         Err(why) => return Ok(Verdict::Broken(why)),
     };
-    // Clear the cache that another recording's poll has left.
-    sandbox.forget(&job.target.id);
-    let tape = job.tape.clone();
-    let done = sandbox.poll(job).await;
-    let differences = || if let Tape::Replay(player) = &tape { player.differences() } else { Vec::new() };
     // Neither a fault of the plugin nor a missing answer may become a golden report.
-    if let Outcome::Failure(Failure { category: FailureCategory::Plugin, code, message, .. }) = &done.outcome {
+    if let Some(Failure { category: FailureCategory::Plugin, code, message, .. }) = failure {
         return Ok(Verdict::Broken(format!("{code}: {message}")));
     }
-    if done.seen.has(ErrorClass::NotRecorded) {
-        return Ok(Verdict::Broken(format!("{}; record it again", differences().join("; "))));
+    if seen.has(ErrorClass::NotRecorded) {
+        return Ok(Verdict::Broken(format!("{}; record it again", differences.join("; "))));
     }
-    let found = format!("{:#}\n", result_json(&done.outcome));
+    let found = format!("{result:#}\n");
     let golden = golden(file);
     if update {
         std::fs::write(&golden, found).with_context(|| format!("writing {}", golden.display()))?;
@@ -98,8 +91,7 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     };
     if same(&expected, &found) {
         // The report is the same, but requests may differ from the recorded ones.
-        let asked = differences();
-        return Ok(if asked.is_empty() { Verdict::Same } else { Verdict::Different(asked.join("\n")) });
+        return Ok(if differences.is_empty() { Verdict::Same } else { Verdict::Different(differences.join("\n")) });
     }
     let names = (golden.display().to_string(), "report of the recording".to_owned());
     let diff = TextDiff::from_lines(&expected, &found).unified_diff().header(&names.0, &names.1).to_string();

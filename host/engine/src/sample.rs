@@ -1,0 +1,71 @@
+//! Notifications of made-up alerts: of a test, and for authors of plugins.
+
+use model::{AlertEvent, Class, Notification, NotifiedAlert, Status, Subject, TargetId, Timestamp};
+use std::time::Duration;
+
+/// The age of a made-up alert.
+const AGE: Duration = Duration::from_secs(12 * 60);
+
+/// The notification of a test, about the channel itself.
+pub fn test_notification(channel: &str, now: Timestamp) -> Notification {
+    let alert = NotifiedAlert {
+        fingerprint: format!("test-{channel}"),
+        event: AlertEvent::Test,
+        subject: Subject::Other(Class::Channel, channel.to_owned()),
+        status: Status::Ok,
+        target_name: channel.to_owned(),
+        kind: String::new(),
+        title: format!("channel {channel}"),
+        summary: "this is a test of Polliwog: notifications of this channel arrive here".to_owned(),
+        since: now,
+        resolved_at: None,
+        labels: Vec::new(),
+        link: None,
+        suppresses: 0,
+    };
+    notification(channel, alert, now)
+}
+
+/// A notification of an event, about a made-up dependency of a made-up target.
+pub fn sample_notification(channel: &str, event: AlertEvent, now: Timestamp) -> Notification {
+    if event == AlertEvent::Test {
+        return test_notification(channel, now);
+    }
+    let is_over = event == AlertEvent::Resolved;
+    let target = TargetId::new("shop").expect("the constant is an id");
+    let summary = match event {
+        AlertEvent::Resolved => "recovered after 12 min",
+        AlertEvent::Repeated => "still, for 12 min: connection refused",
+        AlertEvent::Flapping => "fires and resolves repeatedly; silent until it is stable. Last: connection refused",
+        AlertEvent::Firing | AlertEvent::Test => "connection refused",
+    };
+    let alert = NotifiedAlert {
+        fingerprint: "5f0c2a9e1b7d4c3886e1a90d2f4b6c7d".to_owned(),
+        event,
+        subject: Subject::dependency(&target, "database"),
+        status: if is_over { Status::Ok } else { Status::Critical },
+        target_name: "Shop".to_owned(),
+        kind: "http".to_owned(),
+        title: "Database".to_owned(),
+        summary: summary.to_owned(),
+        since: now.before(AGE),
+        resolved_at: is_over.then_some(now),
+        labels: vec![("site".to_owned(), "zurich".to_owned())],
+        link: Some("https://polliwog.example/targets/shop".to_owned()),
+        suppresses: if is_over { 0 } else { 2 },
+    };
+    notification(channel, alert, now)
+}
+
+fn notification(channel: &str, alert: NotifiedAlert, now: Timestamp) -> Notification {
+    Notification {
+        number: 0,
+        id: format!("{}-{channel}-{}", alert.event.as_str(), now.as_millis()),
+        channel: channel.to_owned(),
+        route: String::new(),
+        group: Vec::new(),
+        alerts: vec![alert],
+        omitted: 0,
+        link: None,
+    }
+}
