@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The longest wait for a state.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The pause between two reads of a state.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Returns the raw response for the n-th request to a path: status line, headers and body.
 pub(crate) type Answer = Arc<dyn Fn(usize) -> Vec<u8> + Send + Sync>;
@@ -362,7 +364,8 @@ pub(crate) fn until<T: std::fmt::Debug>(what: &str, mut read: impl FnMut() -> T,
             return seen;
         }
         assert!(Instant::now() < deadline, "timeout waiting for: {what}; last seen: {seen:?}");
-        thread::yield_now();
+        // Without a pause, the waiting tests would take the cores from the hosts.
+        thread::park_timeout(PAUSE);
     }
 }
 

@@ -21,9 +21,8 @@ use catalog::PluginSet;
 use channel::Channel;
 use egress::Egress;
 use model::{
-    AlertChange, AlertEvent, AlertRecord, AlertState, ChannelState, Class, CommandError, Delivery, DeliveryState,
-    Event, EventKind, Failure, FailureCategory, Moment, Notification, NotifiedAlert, SequencedEvent, Status, Subject,
-    TargetId, Timestamp,
+    AlertChange, AlertRecord, AlertState, ChannelState, Class, CommandError, Delivery, DeliveryState, Event, EventKind,
+    Failure, FailureCategory, Moment, Notification, SequencedEvent, TargetId,
 };
 use notify::{MAX_OPEN, Trouble};
 use retries::{EXPIRES, after_failure};

@@ -7,7 +7,7 @@ use std::time::Duration;
 const AGE: Duration = Duration::from_secs(12 * 60);
 
 /// The notification of a test, about the channel itself.
-pub fn test_notification(channel: &str, now: Timestamp) -> Notification {
+pub(crate) fn test_notification(channel: &str, now: Timestamp) -> Notification {
     let alert = NotifiedAlert {
         fingerprint: format!("test-{channel}"),
         event: AlertEvent::Test,

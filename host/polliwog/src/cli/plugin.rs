@@ -51,8 +51,8 @@ pub(crate) enum PluginCommand {
     Send(SendArguments),
     /// Replay recordings and compare the reports with the golden reports
     ///
-    /// A recording is a file in the project's folder `recordings`, written by `poll --record` or `plugin send --record`.
-    /// Its golden report is the file NAME.report.json next to it.
+    /// A recording is a file in the project's folder `recordings`, written by `poll --record` or `plugin send
+    /// --record`. Its golden report is the file NAME.report.json next to it.
     Test {
         /// The project's folder, or a plugin file with a folder `recordings` next to it
         #[arg(default_value = ".")]
