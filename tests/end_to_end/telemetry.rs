@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn text(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.value.as_ref()) {
@@ -20,13 +21,19 @@ fn text(value: Option<&AnyValue>) -> String {
     }
 }
 
-/// The log records that a collector took.
+/// The log records of each request to a collector.
+fn requests(collector: &Receiver) -> Vec<Vec<LogRecord>> {
+    let of_logs = collector.all().into_iter().filter(|received| received.path == "/otlp/v1/logs");
+    let decoded = of_logs.map(|received| ExportLogsServiceRequest::decode(&*received.body).unwrap());
+    let records = |request: ExportLogsServiceRequest| {
+        let of_resource = request.resource_logs.into_iter().flat_map(|logs| logs.scope_logs);
+        of_resource.flat_map(|logs| logs.log_records).collect()
+    };
+    decoded.map(records).collect()
+}
+
 fn records(collector: &Receiver) -> Vec<LogRecord> {
-    let of_logs = |received: &Received| received.path == "/otlp/v1/logs";
-    let requests = collector.all().into_iter().filter(of_logs);
-    let decoded = requests.map(|received| ExportLogsServiceRequest::decode(&*received.body).unwrap());
-    let of_resource = decoded.flat_map(|request| request.resource_logs);
-    of_resource.flat_map(|logs| logs.scope_logs).flat_map(|logs| logs.log_records).collect()
+    requests(collector).into_iter().flatten().collect()
 }
 
 /// The names of the metrics that a collector took.
@@ -62,10 +69,14 @@ fn changes_and_metrics_arrive_even_after_a_time_without_a_collector() {
     let (broken, token) = (folder.join("broken"), folder.join("token"));
     fs::write(&token, "a-secret-token").unwrap();
     let server = Server::start(vec![("/shop", switched(&broken))]);
-    // The first three requests are refused for a time.
-    let collector = Receiver::start(Arc::new(|place, _| match place {
-        0..3 => Some(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy".to_vec()),
-        _ => Some(ok("")),
+    // The first two requests with logs are refused for a time, as by a collector with a wrong token.
+    let refused = AtomicUsize::new(0);
+    let collector = Receiver::start(Arc::new(move |_, received: &Received| {
+        let is_refused = received.path.ends_with("logs") && refused.fetch_add(1, Ordering::Relaxed) < 2;
+        match is_refused {
+            true => Some(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 4\r\n\r\nbusy".to_vec()),
+            false => Some(ok("")),
+        }
     }));
     let host = Host::start(&folder, &config(&server, &collector.url("/otlp"), &token));
     until("polls", || server.count("/shop"), |count| *count > 0);
@@ -82,9 +93,9 @@ fn changes_and_metrics_arrive_even_after_a_time_without_a_collector() {
     let fired = until("the alert arrives", || records(&collector).into_iter().find(alert), Option::is_some).unwrap();
     assert!(text(fired.body.as_ref()).ends_with("refused $ {secret.token}"), "{fired:?}");
     until("metrics arrive", || metrics(&collector), |named| named.contains("polliwog_target_up"));
-    // Each request that was refused came again whole.
-    let bodies: Vec<Vec<u8>> = collector.all().into_iter().map(|received| received.body).collect();
-    assert!(bodies[0].len() <= bodies[3].len() && !records(&collector).is_empty(), "{:?}", &bodies[..4]);
+    // A refused request comes again whole.
+    let requests = until("a third request", || requests(&collector), |all| all.len() > 2);
+    assert!(!requests[0].is_empty() && requests[0].iter().all(|record| requests[2].contains(record)), "{requests:?}");
     for received in collector.all() {
         assert_eq!(received.header("authorization"), "Bearer a-secret-token");
         assert_eq!(received.header("content-type"), "application/x-protobuf");

@@ -69,7 +69,13 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
     let kind = section.get("kind", |value| Kind::new(&text(value)?).map_err(|error| error.to_string()));
     let is_email = kind.as_ref().is_some_and(Kind::is_email);
     let parse = if is_email { Origin::parse_mail } else { Origin::parse };
-    let url = section.get("url", |value| parse(&text(value)?).map_err(|error| error.to_string()));
+    let url = section.get("url", |value| {
+        let url = text(value)?;
+        parse(&url).map_err(|error| match url.starts_with("smtp") && !is_email {
+            true => format!("{url:?} is a mail server: it needs kind = \"email\""),
+            false => error.to_string(),
+        })
+    });
     let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
     let (secrets, short_secrets) = secrets(notes, section.table("secrets").unwrap_or_default());
     let timeout = section.duration("timeout");
@@ -91,6 +97,18 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
         is_channel: true,
         ..channel
     })
+}
+
+/// The names of all channels, also of those that are not valid.
+pub(crate) fn channel_names(document: &[Entry]) -> Vec<&str> {
+    let all = document.iter().find(|entry| entry.key == "channel").map(|entry| &entry.node.value);
+    let Some(Value::Array(items)) = all else { return Vec::new() };
+    let tables =
+        items.iter().filter_map(|item| if let Value::Table(entries) = &item.value { Some(entries) } else { None });
+    let names = tables.filter_map(|entries| entries.iter().find(|entry| entry.key == "name"));
+    names
+        .filter_map(|entry| if let Value::Text(name) = &entry.node.value { Some(name.as_str()) } else { None })
+        .collect()
 }
 
 /// Reads the routes between alerts and these channels.

@@ -1,7 +1,7 @@
 //! The complete, checked configuration.
 
 use crate::alerts::{AlertsConfig, alerts, silences};
-use crate::channels::{channels, routes};
+use crate::channels::{channel_names, channels, routes};
 use crate::fleet_section::{AssignedDeployment, FleetConfig, fleet_section};
 use crate::otlp::{OtlpConfig, otlp};
 use crate::proxy::{ProxyConfig, proxy};
@@ -151,7 +151,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
     plugins.finish();
     let channels = channels(notes, document);
-    let names: Vec<&str> = channels.iter().map(|channel| channel.id.as_str()).collect();
+    let names = channel_names(document);
     Config {
         listen,
         metrics_listen,

@@ -1,11 +1,12 @@
 //! Reads `[otlp]`: a collector of OpenTelemetry that takes events and metrics.
 
 use crate::reader::{Notes, Section, text};
-use crate::target_config::TargetConfig;
+use crate::target_config::{SecretSource, TargetConfig};
 use crate::target_parts::{secrets, tls};
 use crate::value::{Entry, Value, parse_duration};
 use egress::Origin;
 use model::{Kind, TargetId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +37,14 @@ pub(crate) fn otlp(notes: &Notes<'_>, document: &[Entry]) -> Option<OtlpConfig> 
         return None;
     };
     let section = Section::inner(notes, "[otlp]".to_owned(), entries);
-    let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
+    let url = section.get("url", |value| {
+        let (url, origin) = Origin::parse(&text(value)?).map_err(|error| error.to_string())?;
+        match ["/v1/logs", "/v1/metrics"].iter().find(|end| url.path().trim_end_matches('/').ends_with(**end)) {
+            Some(end) => Err(format!("leave out {end}, which is added")),
+            None if url.query().is_some() => Err("the URL of a collector has no query: use headers".to_owned()),
+            None => Ok((url, origin)),
+        }
+    });
     if !entries.iter().any(|entry| entry.key == "url") {
         notes.at(entry.line, "[otlp] has no url: the collector's, such as http://localhost:4318");
     }
@@ -44,7 +52,12 @@ pub(crate) fn otlp(notes: &Notes<'_>, document: &[Entry]) -> Option<OtlpConfig> 
     let (secrets, short_secrets) = secrets(notes, section.table("secrets").unwrap_or_default());
     let headers = section.table("headers").unwrap_or_default().iter();
     let headers = headers.filter_map(|Entry { key, node, line }| match text(&node.value) {
-        Ok(value) => Some((key.to_ascii_lowercase(), value)),
+        Ok(value) => {
+            if let Some(why) = wrong_header(key, &value, &secrets) {
+                notes.at(*line, format!("headers.{key}: {why}"));
+            }
+            Some((key.to_ascii_lowercase(), value))
+        }
         Err(why) => {
             notes.at(*line, format!("headers.{key}: {why}"));
             None
@@ -63,6 +76,9 @@ pub(crate) fn otlp(notes: &Notes<'_>, document: &[Entry]) -> Option<OtlpConfig> 
         notes.at(section.line("polls"), "polls are log records: they need logs = true");
     }
     section.finish();
+    if !logs && metrics == Some(None) {
+        notes.at(entry.line, "[otlp] sends nothing: logs and metrics are both false");
+    }
     let (id, kind) = (TargetId::new(NAME).ok()?, Kind::new(NAME).ok()?);
     let collector = TargetConfig {
         tls,
@@ -74,6 +90,25 @@ pub(crate) fn otlp(notes: &Notes<'_>, document: &[Entry]) -> Option<OtlpConfig> 
     };
     let metrics = metrics.unwrap_or(Some(Duration::from_secs(60)));
     Some(OtlpConfig { collector: Arc::new(collector), headers, metrics, logs, polls })
+}
+
+/// Returns why a header cannot be sent.
+fn wrong_header(name: &str, value: &str, secrets: &BTreeMap<String, SecretSource>) -> Option<String> {
+    /// The headers that the host sets.
+    const OWN: [&str; 6] = ["connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some("this is not the name of a header".to_owned());
+    }
+    if OWN.contains(&name.to_ascii_lowercase().as_str()) {
+        return Some("the host sets this header".to_owned());
+    }
+    if value.chars().any(char::is_control) {
+        return Some("its value has a line break or another control character".to_owned());
+    }
+    let references = value.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
+    let mut unknown = references.filter(|(_, name)| !secrets.contains_key(*name));
+    unknown.next().map(|(_, name)| format!("there is no secret {name:?} in [otlp]"))
 }
 
 #[cfg(test)]
@@ -107,6 +142,13 @@ mod tests {
             ("[otlp]\nurl = \"http://a\"\nmetrics = \"2h\"", "p.toml:3: metrics: use 1s to 1h, or false"),
             ("[otlp]\nurl = \"http://a\"\nheaders = { a = 1 }", "p.toml:3: headers.a: "),
             ("[otlp]\nurl = \"http://a\"\nlogs = false\npolls = true", "p.toml:4: polls are log records"),
+            ("[otlp]\nurl = \"http://a/v1/logs\"", "p.toml:2: url: leave out /v1/logs, which is added"),
+            ("[otlp]\nurl = \"http://a?b\"", "has no query"),
+            ("[otlp]\nurl = \"http://a\"\nlogs = false\nmetrics = false", "p.toml:1: [otlp] sends nothing"),
+            ("[otlp]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "is not the name of a header"),
+            ("[otlp]\nurl = \"http://a\"\nheaders = { Host = \"c\" }", "the host sets this header"),
+            ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"b\\nc\" }", "has a line break"),
+            ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"${secret.t}\" }", "there is no secret \"t\" in [otlp]"),
             ("[otlp]\nurl = \"http://a\"\nintervall = \"1s\"", "unknown key"),
             ("otlp = 3", "p.toml:1: otlp is written as [otlp]"),
         ] {

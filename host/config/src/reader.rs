@@ -209,6 +209,7 @@ pub fn suggestion(key: &str, known: &[&str]) -> String {
     let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
     match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         Some((_, name)) => format!(": did you mean {name:?}?"),
+        None if known.is_empty() => ": none is defined".to_owned(),
         None => format!(": there are {}", known.join(", ")),
     }
 }

@@ -173,7 +173,7 @@ fn channel() -> Section {
             "",
             "The certificate of the receiver, as for a target.",
         ),
-        key("timeout", "duration", "15s", "The time limit of one attempt."),
+        key("timeout", "duration", "15s; 30s for `email`", "The time limit of one attempt."),
         key("settings", "table", "", "Settings of its kind."),
     ];
     let meaning = "Where notifications go. See [channels](channels.md).";

@@ -64,8 +64,8 @@ impl Secrets {
         self.values.keys().map(String::as_str)
     }
 
-    /// Masks a header, a reason phrase or an error.
-    pub(crate) async fn masked(&self, text: String) -> String {
+    /// Masks the values in a text of a server, in the encodings that the module `mask` recognises.
+    pub async fn masked(&self, text: String) -> String {
         self.masker.text(text).await
     }
 

@@ -56,7 +56,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
         message: format!("no plugin serves kind {kind}{}; these limits are unused", near(plugins.pollers(), kind)),
     });
     let all = config.targets.iter().chain(&config.channels);
-    let unserved = all.filter(|target| plugins.get(&target.kind).is_none() && !target.is_email());
+    let unserved = all.filter(|target| plugins.get(&target.kind).is_none() && !target.kind.is_email());
     let unserved = unserved.map(|target| Problem {
         place: format!("{}:{}", config.file, target.line),
         message: format!(

@@ -226,12 +226,17 @@ impl Outbox {
         let sender = sender.ok_or_else(|| CommandError::Conflict(format!("no plugin serves kind {kind}")))?;
         let parts = &self.0.parts;
         let (means, now) = ((&*parts.sandbox, &parts.egress), parts.clock.wall());
-        if let Err(failure) = sender.send(means, &target, (&test_notification(name, now), now)).await {
-            self.failed(name, &failure.message, false);
-            return Err(CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message)));
+        match sender.send(means, &target, (&test_notification(name, now), now)).await {
+            Ok(refused) => {
+                self.succeeded(name, refused.clone());
+                let failed = |why| Err(CommandError::Conflict(format!("channel {name} delivers in part: {why}")));
+                refused.map_or(Ok(()), failed)
+            }
+            Err(failure) => {
+                self.failed(name, &failure.message, false);
+                Err(CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message)))
+            }
         }
-        self.succeeded(name);
-        Ok(())
     }
 
     /// Tries a delivery again: one that waits is tried at once, and one that was given up waits again.
@@ -314,7 +319,7 @@ impl Outbox {
     }
 
     /// Handles the end of an attempt.
-    fn ended(&self, name: &str, number: u64, result: Result<(), Failure>) {
+    fn ended(&self, name: &str, number: u64, result: Result<Option<String>, Failure>) {
         let clock = &self.0.parts.clock;
         let (now, wall) = (clock.now(), clock.wall());
         let Some(delivery) = self.state().channels.get_mut(name).and_then(|channel| channel.delivery(number)) else {
@@ -322,10 +327,11 @@ impl Outbox {
         };
         let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
         let failure = match result {
-            Ok(()) => {
-                let done = Delivery { state: DeliveryState::Delivered, next_attempt: None, error: None, ..delivery };
+            Ok(refused) => {
+                let (state, error) = (DeliveryState::Delivered, refused.clone());
+                let done = Delivery { state, next_attempt: None, error, ..delivery };
                 self.finish(done.clone(), now);
-                self.succeeded(name);
+                self.succeeded(name, refused);
                 return self.write(done, Vec::new());
             }
             Err(failure) => failure,
@@ -402,12 +408,15 @@ impl Outbox {
         let _ = sent.await;
     }
 
-    fn succeeded(&self, name: &str) {
+    fn succeeded(&self, name: &str, refused: Option<String>) {
+        if let Some(why) = &refused {
+            tracing::warn!("channel {name} delivers in part: {why}");
+        }
         let wall = self.0.parts.clock.wall();
         let had_problem = {
             let mut state = self.state();
             let Some(channel) = state.channels.get_mut(name) else { return };
-            channel.succeeded(wall);
+            channel.succeeded(wall, refused);
             state.troubles.iter().any(|trouble| trouble.name == name)
         };
         if had_problem {

@@ -248,27 +248,26 @@ pub fn runtime_target(
         identity.push_str(host);
     }
     let host = written.host_header.clone();
-    let account = written.is_email().then(|| {
-        // The settings' problems are found where those of other kinds are.
-        let settings = email_settings(written).ok()?;
-        Some(Arc::new(Account { server: origins[0].clone(), reach: written.reach.clone(), settings, password }))
+    let grant = Arc::new(Grant {
+        base: written.url.clone(),
+        origins,
+        reach: written.reach.clone(),
+        secrets,
+        narrowing,
+        host,
+        expands_path: written.is_channel,
     });
+    // The settings' problems are found where those of other kinds are.
+    let settings = written.is_email().then(|| email_settings(written).ok()).flatten();
+    let account = settings.map(|settings| Arc::new(Account { grant: grant.clone(), settings, password }));
     let default_timeout = if written.is_email() { MAIL_TIMEOUT } else { TIMEOUT };
     Ok(RuntimeTarget {
         prepared: Arc::new(prepared),
-        grant: Arc::new(Grant {
-            base: written.url.clone(),
-            origins,
-            reach: written.reach.clone(),
-            secrets,
-            narrowing,
-            host,
-            expands_path: written.is_channel,
-        }),
+        grant,
         plugin: plugin.map(Plugin::digest),
         limits,
         timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(default_timeout),
-        account: account.flatten(),
+        account,
         kind_interval: descriptor.map(|d| d.default_interval),
         identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
         secret_digest,
@@ -295,6 +294,14 @@ pub fn collector_access(otlp: &OtlpConfig) -> Result<Arc<Grant>, Vec<String>> {
 /// Every problem.
 pub(crate) fn email_settings(written: &TargetConfig) -> Result<Settings, Vec<mail::Problem>> {
     let is_tls = Origin::of_mail(&written.url).is_ok_and(|origin| origin.https);
+    let unknown = written.secrets.keys().filter(|name| *name != PASSWORD).map(|name| mail::Problem {
+        setting: None,
+        message: format!("{name:?} is not a secret of kind email: use {PASSWORD}"),
+    });
+    let unknown: Vec<mail::Problem> = unknown.collect();
+    if !unknown.is_empty() {
+        return Err(unknown);
+    }
     Settings::read(&written.settings, written.secrets.contains_key(PASSWORD), is_tls)
 }
 

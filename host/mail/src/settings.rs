@@ -99,5 +99,11 @@ impl Settings {
 /// Reads a mailbox: an address, with or without a name.
 fn mailbox(value: &Value) -> Result<Mailbox, String> {
     let text = value.as_str().ok_or_else(|| format!("{value} is not a text"))?;
-    text.parse().map_err(|_| format!("{text:?} is not an address such as ops@example.com or \"Ops <ops@example.com>\""))
+    let read: Result<Mailbox, _> = text.parse();
+    if read.as_ref().is_ok_and(|mailbox| !mailbox.email.to_string().is_ascii()) {
+        return Err(format!(
+            "the address in {text:?} is not ASCII, which many mail servers refuse: use its ASCII form"
+        ));
+    }
+    read.map_err(|_| format!("{text:?} is not an address such as ops@example.com or \"Ops <ops@example.com>\""))
 }

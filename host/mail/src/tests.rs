@@ -1,7 +1,7 @@
 //! Messages are sent to a scripted mail server on loopback. `tests/mail.sh` sends to a real one.
 
 use super::*;
-use egress::{Fingerprint, Origin, Tls};
+use egress::{Fingerprint, Origin, Secrets, Tls};
 use model::{AlertEvent, Class, NotifiedAlert, Status, Subject};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufStream};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use url::Url;
 
 const PASSWORD_VALUE: &str = "correct horse";
 
@@ -122,7 +123,10 @@ fn settings(more: Value) -> Value {
 
 fn account(server: OriginGrant, more: Value, password: Option<&str>) -> Account {
     let settings = Settings::read(&settings(more), password.is_some(), server.origin.https).unwrap();
-    Account { server, reach: Reach::Everywhere, settings, password: password.map(SecretString::from) }
+    let secrets = password.map(|value| (PASSWORD.to_owned(), SecretString::from(value))).into_iter().collect();
+    let base = Url::parse("smtp://localhost").unwrap();
+    let grant = Arc::new(Grant::new(base, vec![server], Secrets::new(secrets).unwrap()));
+    Account { grant, settings, password: password.map(SecretString::from) }
 }
 
 fn alert(event: AlertEvent, since: i64) -> NotifiedAlert {
@@ -159,7 +163,7 @@ fn notification(alerts: Vec<NotifiedAlert>) -> Notification {
 
 const START: i64 = 1_790_000_000_000;
 
-async fn send(account: &Account, alerts: Vec<NotifiedAlert>) -> Result<(), Failure> {
+async fn send(account: &Account, alerts: Vec<NotifiedAlert>) -> Result<Option<String>, Failure> {
     let now = Timestamp::from_millis(START + 720_000);
     let egress = Egress::new(egress::Config::default());
     account.send(&egress, &notification(alerts), now, Duration::from_secs(20)).await
@@ -205,13 +209,21 @@ async fn smtps_and_a_relay_without_tls_are_served() {
 #[tokio::test]
 async fn each_refusal_is_told_from_a_failure_that_passes() {
     type Case = (&'static [(&'static str, &'static str)], &'static str, FailureCategory, &'static str);
-    let cases: [Case; 7] = [
+    let cases: [Case; 10] = [
         (&[("(connect)", "HTTP/1.1 400 Bad Request")], "protocol", FailureCategory::Transient, "which is not SMTP"),
         (&[("(connect)", "421 busy")], "forbidden", FailureCategory::Transient, "421 busy"),
         (&[("STARTTLS", "502 no")], "tls_missing", FailureCategory::Permanent, "does not offer STARTTLS"),
-        (&[("AUTH", "535 wrong")], "unauthorized", FailureCategory::Permanent, "535 wrong: check the user"),
+        (&[("AUTH", "535 5.7.8 wrong")], "unauthorized", FailureCategory::Permanent, "(535 5.7.8): check the user"),
+        (&[("AUTH", "535 correct horse")], "unauthorized", FailureCategory::Permanent, "(535): check the user"),
+        (&[("MAIL", "550 correct horse")], "forbidden", FailureCategory::Permanent, "550 "),
+        (&[("EHLO", "250-a\r\n250 STARTTLS")], "unauthorized", FailureCategory::Permanent, "offers no log-in"),
         (&[("AUTH", "454 later")], "forbidden", FailureCategory::Transient, "454 later"),
-        (&[("RCPT TO:<b@", "550 no such user")], "forbidden", FailureCategory::Permanent, "550 no such user"),
+        (
+            &[("RCPT", "550 no one")],
+            "forbidden",
+            FailureCategory::Permanent,
+            "the recipient ops@example.com: 550 no one",
+        ),
         (&[(".", "451 greylisted")], "forbidden", FailureCategory::Transient, "451 greylisted"),
     ];
     for (instead, code, category, text) in cases {
@@ -222,6 +234,29 @@ async fn each_refusal_is_told_from_a_failure_that_passes() {
         assert!(failure.message.contains(text) && !failure.message.contains(PASSWORD_VALUE), "{failure:?}");
         received.abort();
     }
+}
+
+#[tokio::test]
+async fn a_refused_recipient_keeps_the_message_from_no_one_else() {
+    let script = Script { instead: &[("RCPT TO:<b@", "550 no such user")], ..Script::default() };
+    let (server, received) = server(script).await;
+    let refused = send(&account(server, json!({}), None), vec![alert(AlertEvent::Firing, START)]).await.unwrap();
+    assert!(
+        refused.as_ref().is_some_and(|why| why.contains("the recipient b@example.com: 550 no such user")),
+        "{refused:?}"
+    );
+    assert!(received.await.unwrap().contains(&"Subject: Critical: Database (Shop)".to_owned()));
+}
+
+#[tokio::test]
+async fn an_endless_answer_ends_the_connection() {
+    let endless: &'static str = Box::leak(format!("250 {}", "x".repeat(100_000)).into_boxed_str());
+    let instead: &'static [(&'static str, &'static str)] = Box::leak(Box::new([("MAIL", endless)]));
+    let (server, received) = server(Script { instead, ..Script::default() }).await;
+    let account = account(server, json!({}), None);
+    let failure = send(&account, vec![alert(AlertEvent::Firing, START)]).await.unwrap_err();
+    assert!(failure.message.contains("its answers are longer than 64 KiB"), "{failure:?}");
+    received.abort();
 }
 
 #[tokio::test]

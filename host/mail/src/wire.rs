@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 
 /// The longest reply before TLS, in bytes.
 const LONGEST: usize = 16 << 10;
+/// The maximum size of all answers of a connection, in bytes.
+const ANSWERS: usize = 64 << 10;
 /// The greeting, which a server does not repeat after STARTTLS although lettre waits for it.
 const GREETING: &[u8] = b"220 ready\r\n";
 
@@ -20,16 +22,18 @@ pub(crate) struct Wire<S> {
     peer: SocketAddr,
     /// The bytes that are read before those of the stream.
     ahead: &'static [u8],
+    /// The number of bytes that may still be read.
+    left: usize,
 }
 
 impl<S> Wire<S> {
     pub(crate) const fn new(stream: S, peer: SocketAddr) -> Self {
-        Self { stream, peer, ahead: &[] }
+        Self { stream, peer, ahead: &[], left: ANSWERS }
     }
 
     /// The stream of a server that has sent its greeting already.
     pub(crate) const fn after_start_tls(stream: S, peer: SocketAddr) -> Self {
-        Self { stream, peer, ahead: GREETING }
+        Self { stream, peer, ahead: GREETING, left: ANSWERS }
     }
 }
 
@@ -42,7 +46,16 @@ impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + std::fmt::Debug> AsyncTok
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+            let before = buffer.filled().len();
+            let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+            // The library reads a line of any length.
+            return match self.left.checked_sub(buffer.filled().len() - before) {
+                Some(left) => {
+                    self.left = left;
+                    polled
+                }
+                None => Poll::Ready(Err(io::Error::other("its answers are longer than 64 KiB"))),
+            };
         }
         let (now, later) = self.ahead.split_at(self.ahead.len().min(buffer.remaining()));
         buffer.put_slice(now);

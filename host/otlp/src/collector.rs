@@ -12,11 +12,12 @@ use tokio::time::Instant;
 const ANSWER: usize = 64 << 10;
 /// The shown part of an answer in bytes.
 const SHOWN: usize = 300;
-/// The statuses after which another attempt may succeed, by the specification.
-const RETRYABLE: [u16; 4] = [429, 502, 503, 504];
+/// The statuses after which another attempt may succeed: those of the specification, and those that an operator can
+/// correct.
+const RETRYABLE: [u16; 8] = [401, 403, 404, 408, 429, 502, 503, 504];
 
 /// The kind of data of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     /// Log records.
     Logs,
@@ -25,6 +26,14 @@ pub enum Signal {
 }
 
 impl Signal {
+    /// Returns the word for it in messages.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+        }
+    }
+
     const fn path(self) -> &'static str {
         match self {
             Self::Logs => "v1/logs",
@@ -73,10 +82,16 @@ impl Collector {
         let status = response.status;
         let text = String::from_utf8_lossy(&response.body[..response.body.len().min(SHOWN)]).trim().to_owned();
         if !(200..=299).contains(&status) {
-            let why = format!("the collector answered {status} {text:?}");
+            let remedy = match status {
+                401 | 403 => ": check the secret and the headers",
+                404 => ": check the path of the url, and whether it takes this kind of data",
+                300..=399 => ": use the address that it redirects to",
+                _ => "",
+            };
+            let why = format!("{} {} answered {status} {text:?}{remedy}", self.grant.base, signal.path());
             let header = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
             let seconds = header.and_then(|(_, value)| value.trim().parse().ok()).map(Duration::from_secs);
-            return Err(match RETRYABLE.contains(&status) {
+            return Err(match RETRYABLE.contains(&status) || (300..=399).contains(&status) {
                 true => Refusal::ForNow(why, seconds),
                 false => Refusal::ForGood(why),
             });

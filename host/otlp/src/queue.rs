@@ -1,6 +1,7 @@
 //! The records that wait for the collector.
 
-use std::collections::VecDeque;
+use crate::Signal;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,18 +17,22 @@ pub struct Counters {
     pub dropped: AtomicU64,
     /// Failed requests.
     pub failed: AtomicU64,
-    problem: Mutex<Option<String>>,
+    problems: Mutex<BTreeMap<Signal, String>>,
 }
 
 impl Counters {
-    /// Returns why the last request failed; `None` if it was taken.
+    /// Returns why the last requests failed; `None` if they were taken.
     pub fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).values().next().cloned()
     }
 
-    /// Notes the outcome of a request.
-    pub fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    /// Notes the outcome of a request with one kind of data. Returns the problem that it had before.
+    pub fn set_problem(&self, signal: Signal, problem: Option<String>) -> Option<String> {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        match problem {
+            Some(why) => problems.insert(signal, why),
+            None => problems.remove(&signal),
+        }
     }
 
     /// Adds to a counter.

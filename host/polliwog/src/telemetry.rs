@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use web::Host as _;
 
@@ -99,51 +98,58 @@ impl Telemetry {
         }
     }
 
-    /// Sends what waits, until the host ends.
+    /// Sends log records and metrics, each with its own waits, until the host ends.
     async fn push(&self, host: &RunningHost, metrics: &Metrics, lane: &Lane, ending: &CancellationToken) {
-        let (mut failing, mut next) = (0, Instant::now());
-        let mut wait = EVERY;
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = ending.cancelled() => {
-                    let _ = tokio::time::timeout(LAST, self.push_logs(lane)).await;
-                    return;
-                }
+        let logs = async {
+            let mut failing = 0;
+            loop {
+                let result = self.push_logs(lane).await;
+                tokio::time::sleep(self.note(Signal::Logs, result, &mut failing).unwrap_or(EVERY)).await;
             }
-            let mut result = self.push_logs(lane).await;
-            if let Some(interval) = self.config.metrics.filter(|_| result.is_ok() && next <= Instant::now()) {
-                next = Instant::now() + interval;
+        };
+        let measured = async {
+            let Some(interval) = self.config.metrics else { return std::future::pending().await };
+            let mut failing = 0;
+            loop {
                 let text = web::render_metrics(metrics, host);
-                result = self.push_metrics(lane, &text, (host.started(), host.now())).await;
+                let result = self.push_metrics(lane, &text, (host.started(), host.now())).await;
+                tokio::time::sleep(self.note(Signal::Metrics, result, &mut failing).unwrap_or(interval)).await;
             }
-            wait = self.note(result, &mut failing);
+        };
+        tokio::select! {
+            () = logs => {}
+            () = measured => {}
+            () = ending.cancelled() => {
+                let _ = tokio::time::timeout(LAST, self.push_logs(lane)).await;
+            }
         }
     }
 
-    /// Notes the outcome of a round. Returns the wait until the next one.
-    fn note(&self, result: Result<(), Refusal>, failing: &mut u32) -> Duration {
+    /// Notes the outcome of a round. Returns the wait until the next one if it failed.
+    fn note(&self, signal: Signal, result: Result<(), Refusal>, failing: &mut u32) -> Option<Duration> {
         let (why, wait) = match result {
             Ok(()) => {
                 *failing = 0;
-                self.counters.set_problem(None);
-                return EVERY;
+                if self.counters.set_problem(signal, None).is_some() {
+                    tracing::info!("the collector takes {} again", signal.noun());
+                }
+                return None;
             }
             Err(Refusal::ForNow(why, requested)) => {
                 let own = EVERY.saturating_mul(1 << (*failing).min(5)).min(LONGEST_WAIT);
-                (why, requested.map_or(own, |requested| own.max(requested.min(LONGEST_REQUESTED))))
+                (why, requested.map_or(own, |requested| requested.clamp(EVERY, LONGEST_REQUESTED)))
             }
             Err(Refusal::ForGood(why)) => (why, EVERY),
         };
         *failing = failing.saturating_add(1);
         Counters::add(&self.counters.failed, 1);
         if *failing == 1 {
-            tracing::warn!("the collector did not take logs or metrics: {why}");
+            tracing::warn!("the collector did not take {}: {why}", signal.noun());
         }
         if *failing >= PROBLEM {
-            self.counters.set_problem(Some(why));
+            self.counters.set_problem(signal, Some(why));
         }
-        wait
+        Some(wait)
     }
 
     async fn push_logs(&self, lane: &Lane) -> Result<(), Refusal> {

@@ -119,11 +119,12 @@ impl Channel {
         found.map(|queued| queued.at = now).is_some()
     }
 
-    pub(super) fn succeeded(&mut self, wall: Timestamp) {
+    /// Notes a success, and why a part of the receivers was refused.
+    pub(super) fn succeeded(&mut self, wall: Timestamp, refused: Option<String>) {
         self.delivered += 1;
         self.failing = 0;
         self.last_success = Some(wall);
-        self.problem = None;
+        self.problem = refused;
         self.is_in_trouble = false;
     }
 

@@ -18,16 +18,16 @@ pub(super) enum Sender {
 }
 
 impl Sender {
-    /// Makes one attempt for a channel.
+    /// Makes one attempt for a channel. Returns why a part of the receivers was refused.
     pub(super) async fn send(
         &self,
         (sandbox, egress): (&Sandbox, &Egress),
         channel: &RuntimeTarget,
         (notification, now): (&Notification, Timestamp),
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<String>, Failure> {
         match self {
             Self::Plugin(served) => {
-                sandbox.send(channel.job(&served.plugin, now, Tape::Off), notification).await.result
+                sandbox.send(channel.job(&served.plugin, now, Tape::Off), notification).await.result.map(|()| None)
             }
             Self::Mail(account) => account.send(egress, notification, now, channel.timeout).await,
         }

@@ -12,7 +12,7 @@ use config::{Config, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
-use sandbox::{Backtrace, Plugin, Recording, Sandbox, Timing};
+use sandbox::{Backtrace, Plugin, Recording, Role, Sandbox, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,6 +60,10 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
             (sandbox, served.plugin.clone())
         }
     };
+    if plugin.descriptor().role != Role::Poller {
+        complain(format_args!("polliwog: kind {} sends notifications: use `polliwog plugin send`", target.kind));
+        return Ok(USAGE);
+    }
     let problems = sandbox.check_settings(&plugin, &target.settings).await.map_err(|why| anyhow!("settings: {why}"))?;
     if !problems.is_empty() {
         problems.iter().for_each(|problem| complain(format_args!("polliwog: settings: {problem}")));

@@ -198,6 +198,9 @@ fn taken(route: &RouteExplanation) -> Markup {
                     @if place > 0 { ", and on " }
                     a href="/channels" { (step.channels.join(", ")) } " (route " (step.name) ")"
                 }
+                @if !route.silenced_by.is_empty() {
+                    "; held back now by silence " (route.silenced_by.join(", "))
+                }
                 "."
             }
         }

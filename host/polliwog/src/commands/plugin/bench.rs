@@ -18,18 +18,14 @@ const WARM_UP: u32 = 20;
 /// Measures and prints the cost. Returns exit code 1 if a first poll fails, else 0.
 pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_json: bool) -> anyhow::Result<u8> {
     let project = Project::find(path)?;
+    let (sandbox, plugin) = project.load().await?;
     let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
     let file = file.ok_or_else(|| {
-        let component = project.component.display();
-        let by = project.option();
-        anyhow!(
-            "no recording: record one with `polliwog poll --{by} {component} --url URL --record FILE.json`, and pass it as \
-             --recording"
-        )
+        let command = project.recorder(&plugin);
+        anyhow!("no recording: record one with `polliwog {command} --url URL --record FILE.json`, and pass it as --recording")
     })?;
     project.warn_when_stale();
     let recording = recording::read(&file).map_err(|why| anyhow!(why))?;
-    let (sandbox, plugin) = project.load().await?;
     let measure = async |later: bool| -> anyhow::Result<(Value, Option<Failure>)> {
         let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
         for number in 0..u64::from(WARM_UP) + u64::from(polls) {

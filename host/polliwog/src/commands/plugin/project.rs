@@ -5,7 +5,7 @@ use crate::output::complain;
 use crate::plugins::{say_compiling, small_sandbox};
 use anyhow::{Context, anyhow, bail};
 use catalog::read;
-use sandbox::{Backtrace, BuiltIn, Plugin, Sandbox};
+use sandbox::{Backtrace, BuiltIn, Plugin, Role, Sandbox};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -29,6 +29,9 @@ impl Project {
     pub(super) fn find(path: &Path) -> anyhow::Result<Self> {
         if built_in(path).is_some() {
             return Ok(Self { component: path.to_owned(), recordings: Vec::new(), folder: None });
+        }
+        if path.as_os_str() == "email" && !path.exists() {
+            bail!("the host itself sends email, without a plugin: use a [[channel]] and `polliwog channel test`");
         }
         let found = std::fs::metadata(path).with_context(|| format!("cannot find {}", path.display()))?;
         let (component, folder) = if found.is_dir() {
@@ -58,6 +61,15 @@ impl Project {
     /// The name of `poll`'s option for this plugin: `kind` for a built-in one, else `plugin`.
     pub(super) fn option(&self) -> &'static str {
         if built_in(&self.component).is_some() { "kind" } else { "plugin" }
+    }
+
+    /// The command that records a call of the plugin, without its URL and file.
+    pub(super) fn recorder(&self, plugin: &Plugin) -> String {
+        let component = self.component.display();
+        match plugin.descriptor().role {
+            Role::Poller => format!("poll --{} {component}", self.option()),
+            Role::Notifier { .. } => format!("plugin send {component}"),
+        }
     }
 
     /// Loads the component as a host does.

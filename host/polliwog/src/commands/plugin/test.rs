@@ -6,7 +6,7 @@ use crate::output::{counted, print, print_json};
 use anyhow::Context;
 use egress::ErrorClass;
 use model::{Failure, FailureCategory};
-use sandbox::{Plugin, Role, Sandbox};
+use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,7 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
     project.warn_when_stale();
     let (sandbox, plugin) = project.load().await?;
     if project.recordings.is_empty() {
-        let component = project.component.display();
-        let command = match plugin.descriptor().role {
-            Role::Poller => format!("poll --{} {component}", project.option()),
-            Role::Notifier { .. } => format!("plugin send {component}"),
-        };
+        let command = project.recorder(&plugin);
         anyhow::bail!(
             "no recordings: record one with `polliwog {command} --url URL --record recordings/NAME.json`, and check its \
              report before `polliwog plugin test --update` makes it the golden report"
@@ -75,6 +71,9 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     }
     let found = format!("{result:#}\n");
     let golden = golden(file);
+    if update && !differences.is_empty() {
+        return Ok(Verdict::Broken(format!("{}; record it again", differences.join("; "))));
+    }
     if update {
         std::fs::write(&golden, found).with_context(|| format!("writing {}", golden.display()))?;
         return Ok(Verdict::Written);
