@@ -232,8 +232,8 @@ impl Account {
     }
 }
 
-/// The codes of an answer: the reply code, and the enhanced one of RFC 3463 if there is one. The text of the answer to a
-/// log-in is not shown, because it may repeat what was sent.
+/// The codes of an answer: the reply code, and the enhanced one of RFC 3463 if there is one. The text of the answer to
+/// a log-in is not shown, because it may repeat what was sent.
 fn code(error: &smtp::Error) -> String {
     let code = error.status().map(|code| code.to_string()).unwrap_or_default();
     let text = error.source().map(ToString::to_string).unwrap_or_default();
