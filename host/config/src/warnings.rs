@@ -4,7 +4,8 @@ use crate::Problem;
 use crate::checked::Config;
 use crate::target_config::TlsConfig;
 use crate::value::show_duration;
-use model::TargetId;
+use model::{Status, Subject, TargetId};
+use notify::{Attributes, Matcher, Matchers};
 
 /// The kinds of channels whose token is a part of their URL.
 const TOKEN_IN_URL: [&str; 3] = ["discord", "slack", "teams"];
@@ -43,6 +44,7 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
             found.push(Problem { place: format!("{}:{}", config.file, channel.line), message });
         }
     }
+    found.extend(unmatched(config));
     // An operator and an agent of a fleet need none.
     if config.targets.is_empty() && config.fleet.is_none() {
         let message = "the configuration has no [[target]]: nothing would be polled".to_owned();
@@ -53,4 +55,55 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
         found.push(Problem { place: format!("{}: [plugins] dir", config.file), message });
     }
     found
+}
+
+/// Returns a warning for each condition of a route or a silence that no target in the file meets. A target that is made
+/// through the API may meet it.
+fn unmatched(config: &Config) -> Vec<Problem> {
+    let is_of_target = |matcher: &&Matcher| {
+        let attribute = matcher.attribute();
+        ["target", "kind"].contains(&attribute) || attribute.starts_with("label.")
+    };
+    let is_met = |matcher: &Matcher| {
+        let alone = Matchers(vec![matcher.clone()]);
+        config.targets.iter().any(|target| {
+            let labels: Vec<(String, String)> = target.labels.clone().into_iter().collect();
+            let (subject, kind, target_name) =
+                (Subject::Target(target.id.clone()), target.kind.as_str(), &*target.name);
+            let attributes =
+                Attributes { subject: &subject, status: Status::Critical, kind, target_name, labels: &labels };
+            alone.match_all(&attributes)
+        })
+    };
+    let routes = config.routes.iter().map(|route| (format!("route {:?}", route.name), &route.matchers));
+    let silences = config.silences.iter().map(|silence| (format!("silence {}", silence.id), &silence.matchers));
+    // Alerts of other classes, such as channels, have names that no target has.
+    let of_targets = |(_, matchers): &(String, &Matchers)| matchers.0.iter().all(|of| of.attribute() != "class");
+    let conditions = routes.chain(silences).filter(of_targets).flat_map(|(of, matchers)| {
+        let unmet = matchers.0.iter().filter(is_of_target).filter(|matcher| !is_met(matcher));
+        let text = move |unmet: &Matcher| format!("{of}: no target meets {}{}", unmet.attribute(), unmet.text());
+        unmet.map(text).collect::<Vec<_>>()
+    });
+    // Without targets, there is another warning.
+    let all = conditions.filter(|_| !config.targets.is_empty());
+    all.map(|message| Problem { place: config.file.clone(), message }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Places, warnings};
+
+    #[test]
+    fn conditions_that_no_target_meets_are_named() {
+        let text = "[[target]]\nid = \"shop\"\nkind = \"http\"\nurl = \"http://a/\"\nlabels = { site = \"zurich\" }\n\
+                    [[channel]]\nname = \"ops\"\nkind = \"ntfy\"\nurl = \"https://a/\"\n\
+                    [[route]]\nmatch = { target = \"shpo\", kind = \"http\" }\nchannels = [\"ops\"]\n\
+                    [[route]]\nmatch = { \"label.site\" = \"=~b.*\" }\nchannels = [\"ops\"]\n\
+                    [[route]]\nmatch = { target = \"ops\", class = \"channel\" }\nchannels = [\"ops\"]\n";
+        let config = Config::written(("p.toml", text), &Places::default(), &|_| None).unwrap();
+        let found: Vec<String> = warnings(&config).iter().map(|problem| problem.message.clone()).collect();
+        let expected =
+            ["route \"route-1\": no target meets target=shpo", "route \"route-2\": no target meets label.site=~b.*"];
+        assert_eq!(found, expected);
+    }
 }
