@@ -18,12 +18,12 @@ fn titles(receiver: &Receiver) -> Vec<String> {
     receiver.all().iter().map(|received| received.json()["title"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// A server with one dependency, which is healthy until the file exists.
-fn switched(file: &Path) -> Answer {
-    let file = file.to_owned();
+/// A server with one dependency, which is healthy until the file exists. Its error names a secret.
+pub(crate) fn switched(file: &Path, secret: &str) -> Answer {
+    let (file, broken) = (file.to_owned(), format!("refused ${{secret.{secret}}}"));
     Arc::new(move |_| match file.exists() {
         false => ok(r#"[{"name":"db","healthy":true}]"#),
-        true => ok(r#"[{"name":"db","healthy":false,"errorMessage":"refused ${secret.path}"}]"#),
+        true => ok(format!(r#"[{{"name":"db","healthy":false,"errorMessage":"{broken}"}}]"#)),
     })
 }
 
@@ -48,7 +48,7 @@ fn deliveries(host: &Host, query: &str) -> Vec<Value> {
 fn an_alert_is_notified_with_a_secret_in_the_path_that_no_surface_shows() {
     let (_keep, folder) = folder();
     let broken = folder.join("broken");
-    let (server, receiver) = (Server::start(vec![("/shop", switched(&broken))]), Receiver::patient());
+    let (server, receiver) = (Server::start(vec![("/shop", switched(&broken, "path"))]), Receiver::patient());
     let secret = "T00/B00/abcdefgh";
     fs::write(folder.join("slack"), secret).unwrap();
     let file = folder.join("slack").display().to_string();
@@ -89,7 +89,7 @@ fn an_alert_is_notified_with_a_secret_in_the_path_that_no_surface_shows() {
 fn a_notification_is_tried_again_in_order_and_given_up_when_it_is_refused() {
     let (_keep, folder) = folder();
     let broken = folder.join("broken");
-    let server = Server::start(vec![("/shop", switched(&broken))]);
+    let server = Server::start(vec![("/shop", switched(&broken, "path"))]);
     // The first attempt is refused for a time, the second one ends without an answer, and the third one is taken.
     let receiver = Receiver::start(Arc::new(|place, received| {
         let late = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\nlate";
@@ -201,7 +201,7 @@ fn kills_lose_no_notification_and_repeat_only_the_last() {
     // Each target breaks once and recovers once: more changes would be flapping.
     let names: Vec<String> = (0..kills().div_ceil(2)).map(|number| format!("t{number}")).collect();
     let path = |name: &String| -> &'static str { format!("/{name}").leak() };
-    let server = Server::start(names.iter().map(|name| (path(name), switched(&folder.join(name)))).collect());
+    let server = Server::start(names.iter().map(|name| (path(name), switched(&folder.join(name), "path"))).collect());
     let targets: String = names.iter().map(|name| target(name, &server.url(path(name)), "")).collect();
     let config = format!(
         "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{targets}{}[[route]]\nchannels = [\"ops\"]\n\
@@ -297,7 +297,7 @@ fn a_configuration_with_wrong_channels_is_refused_with_its_places() {
 fn a_receiver_that_misbehaves_costs_only_its_own_notifications() {
     let (_keep, folder) = folder();
     let broken = folder.join("broken");
-    let server = Server::start(vec![("/shop", switched(&broken))]);
+    let server = Server::start(vec![("/shop", switched(&broken, "path"))]);
     let good = Receiver::patient();
     let huge = Receiver::start(Arc::new(|_, _| {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 100 << 20);
@@ -351,7 +351,7 @@ fn a_database_that_takes_nothing_is_notified_and_loses_no_alert() {
     let (_keep, folder) = folder();
     let (broken, full) = (folder.join("broken"), folder.join("full"));
     let library = preloaded(&folder, "faults.c");
-    let (server, receiver) = (Server::start(vec![("/shop", switched(&broken))]), Receiver::patient());
+    let (server, receiver) = (Server::start(vec![("/shop", switched(&broken, "path"))]), Receiver::patient());
     let config = config(&server, &webhook(&receiver.url("/hook")));
     let during = full.display().to_string();
     let environment =
@@ -381,7 +381,7 @@ fn a_database_that_takes_nothing_is_notified_and_loses_no_alert() {
 fn an_alert_about_a_channel_outlives_a_restart_and_ends_with_its_cause() {
     let (_keep, folder) = folder();
     let (broken, good) = (folder.join("broken"), folder.join("good"));
-    let server = Server::start(vec![("/shop", switched(&broken))]);
+    let server = Server::start(vec![("/shop", switched(&broken, "path"))]);
     let is_good = good.clone();
     let receiver = Receiver::start(Arc::new(move |_, _| match is_good.exists() {
         true => Some(ok("ok")),

@@ -1,5 +1,6 @@
 //! Events and metrics at a collector of OpenTelemetry, decoded by the protocol's own definitions.
 
+use crate::notifying::switched;
 use crate::operating::target;
 use crate::receiver::{Received, Receiver};
 use crate::support::{Host, Server, folder, ok, output, until};
@@ -45,15 +46,6 @@ fn metrics(collector: &Receiver) -> BTreeSet<String> {
     of_resource.flat_map(|all| all.scope_metrics).flat_map(|all| all.metrics).map(|metric| metric.name).collect()
 }
 
-/// A server with one dependency, which is healthy until the file exists.
-fn switched(file: &Path) -> crate::support::Answer {
-    let file = file.to_owned();
-    Arc::new(move |_| match file.exists() {
-        false => ok(r#"[{"name":"db","healthy":true}]"#),
-        true => ok(r#"[{"name":"db","healthy":false,"errorMessage":"refused ${secret.token}"}]"#),
-    })
-}
-
 fn config(server: &Server, collector: &str, token: &Path) -> String {
     format!(
         "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n[otlp]\nurl = \"{collector}\"\nmetrics = \"1s\"\n\
@@ -68,7 +60,7 @@ fn changes_and_metrics_arrive_even_after_a_time_without_a_collector() {
     let (_keep, folder) = folder();
     let (broken, token) = (folder.join("broken"), folder.join("token"));
     fs::write(&token, "a-secret-token").unwrap();
-    let server = Server::start(vec![("/shop", switched(&broken))]);
+    let server = Server::start(vec![("/shop", switched(&broken, "token"))]);
     // The first two requests with logs are refused for a time, as by a collector with a wrong token.
     let refused = AtomicUsize::new(0);
     let collector = Receiver::start(Arc::new(move |_, received: &Received| {
@@ -109,7 +101,7 @@ fn a_collector_that_does_not_answer_is_an_alert_and_delays_nothing() {
     let (_keep, folder) = folder();
     let token = folder.join("token");
     fs::write(&token, "a-secret-token").unwrap();
-    let server = Server::start(vec![("/shop", switched(&folder.join("broken")))]);
+    let server = Server::start(vec![("/shop", switched(&folder.join("broken"), "token"))]);
     let host = Host::start(&folder, &config(&server, "http://127.0.0.1:1", &token));
     let alert = || host.get("/api/v1/alerts?state=firing")["alerts"].clone();
     let found = until("it is an alert", alert, |all| all.as_array().is_some_and(|all| !all.is_empty()));

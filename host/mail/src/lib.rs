@@ -128,7 +128,7 @@ impl Account {
         format!("the mail server {}:{}", origin.host, origin.port)
     }
 
-    /// Returns the refusal of a recipient, if another one was accepted.
+    /// Returns the first refusal of a recipient, if another one was accepted.
     async fn deliver(
         &self,
         egress: &Egress,
@@ -153,13 +153,13 @@ impl Account {
         }
         let envelope = message.envelope();
         connection.command(Mail::new(envelope.from().cloned(), Vec::new())).await.map_err(broken)?;
-        let (mut accepted, mut refused) = (0, Vec::new());
+        let (mut is_accepted, mut refused) = (false, None);
         for recipient in envelope.to() {
             match connection.command(Rcpt::new(recipient.clone(), Vec::new())).await {
-                Ok(_) => accepted += 1,
+                Ok(_) => is_accepted = true,
                 // The others get the message all the same.
                 Err(error) if error.status().is_some() => {
-                    refused.push(Error::RefusedRecipient {
+                    refused.get_or_insert_with(|| Error::RefusedRecipient {
                         server: self.name(),
                         recipient: recipient.to_string(),
                         why: reason(&error),
@@ -169,10 +169,9 @@ impl Account {
                 Err(error) => return Err(self.describe(error)),
             }
         }
-        let refused = match (accepted, refused.into_iter().next()) {
-            (0, Some(refused)) => return Err(refused),
-            (_, refused) => refused,
-        };
+        if !is_accepted && let Some(refused) = refused {
+            return Err(refused);
+        }
         connection.command(Data).await.map_err(broken)?;
         connection.message(&message.formatted()).await.map_err(broken)?;
         // The server has the message: a failure from here on would repeat it.

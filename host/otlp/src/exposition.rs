@@ -167,17 +167,13 @@ impl Family<'_> {
 
     /// The histograms: the samples of one follow one another, its buckets in the order of their bounds.
     fn histograms(&self, times: Times) -> Vec<HistogramDataPoint> {
-        let own = |sample: &Sample<'_>| -> Vec<(String, String)> {
-            let labels = sample.labels.iter().filter(|(name, _)| *name != "le");
-            labels.map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-        };
         let mut points: Vec<HistogramDataPoint> = Vec::new();
-        let mut last: Option<Vec<(String, String)>> = None;
+        let mut last = None;
         for sample in &self.samples {
-            let labels = own(sample);
+            let labels: Vec<_> = sample.labels.iter().filter(|(name, _)| *name != "le").collect();
             if last.as_ref() != Some(&labels) {
                 points.push(HistogramDataPoint {
-                    attributes: attributes(sample.labels.iter().filter(|(name, _)| *name != "le")),
+                    attributes: attributes(labels.iter().copied()),
                     start_time_unix_nano: times.start,
                     time_unix_nano: times.now,
                     ..HistogramDataPoint::default()

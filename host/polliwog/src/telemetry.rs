@@ -9,7 +9,6 @@ use model::{EventKind, SequencedEvent, Status, Timestamp};
 use otlp::{Collector, Counters, Queue, Record, Refusal, Resource, Severity, Signal};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use web::Host as _;
@@ -67,9 +66,8 @@ impl Telemetry {
         std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             let lane = host.egress.lane(runtime.handle().clone());
             runtime.block_on(async {
-                let events = host.listen();
                 tokio::select! {
-                    () = self.gather(events, &host) => {}
+                    () = self.gather(&host) => {}
                     () = self.push(&host, &metrics, &lane, &ending) => {}
                 }
             });
@@ -79,12 +77,17 @@ impl Telemetry {
     }
 
     /// Queues the events.
-    async fn gather(&self, mut events: Receiver<Arc<SequencedEvent>>, host: &RunningHost) {
+    async fn gather(&self, host: &RunningHost) {
+        if !self.config.logs {
+            // The bus builds some events only for its listeners.
+            return std::future::pending().await;
+        }
+        let mut events = host.listen();
         loop {
             match events.recv().await {
                 Ok(event) => {
                     let is_poll = matches!(event.event.kind, EventKind::PollComplete { .. });
-                    if self.config.logs && (self.config.polls || !is_poll) {
+                    if self.config.polls || !is_poll {
                         let dropped = self.queue.push(record(&event, host));
                         Counters::add(&self.counters.dropped, dropped);
                     }
