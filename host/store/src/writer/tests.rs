@@ -85,6 +85,15 @@ fn progress(known: &KnownState, due: i64) -> Progress {
     Progress::of(id("a"), kind(), schedule(due), known)
 }
 
+/// Waits for the writer, for up to two minutes, as the machine may be busy. Panics if `read` returns nothing so long.
+fn eventually<T>(expected: &str, mut read: impl FnMut() -> Option<T>) -> T {
+    let found = (0..24_000).find_map(|_| {
+        thread::park_timeout(Duration::from_millis(5));
+        read()
+    });
+    found.unwrap_or_else(|| panic!("not within two minutes: {expected}"))
+}
+
 #[test]
 fn committed_state_is_restored() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,12 +105,8 @@ fn committed_state_is_restored() {
     assert_eq!(acknowledged.recv().unwrap(), []);
     assert_eq!(acknowledged.recv().unwrap()[0].sequence, Some(1));
     store.writer().progress(vec![progress(&known, 50)], at(30), true);
-    let waiting = || store.writer().gauges().flushes.load(Ordering::Relaxed);
-    let waited = (0..10_000_000).find(|_| {
-        thread::yield_now();
-        waiting() == 0
-    });
-    assert!(waited.is_some(), "the flush is on disk, but {} jobs are counted as queued", waiting());
+    let gauges = store.writer().gauges();
+    eventually("no flush is counted as queued", || (gauges.flushes.load(Ordering::Relaxed) == 0).then_some(()));
     store.close(at(1_000_000));
 
     let (store, mut loaded, _) = open(folder.path());
@@ -224,9 +229,8 @@ fn a_failed_commit_is_retried_and_acknowledged_only_on_success() {
     store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10), None);
     acknowledged.recv().unwrap();
     store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20), None);
-    while store.writer().gauges().failures.load(Ordering::Relaxed) == 0 {
-        thread::yield_now();
-    }
+    let gauges = store.writer().gauges();
+    eventually("a failure is counted", || (gauges.failures.load(Ordering::Relaxed) > 0).then_some(()));
     assert!(acknowledged.try_recv().is_err(), "not acknowledged before it is on disk");
     rival
         .execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)")

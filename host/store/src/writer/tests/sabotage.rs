@@ -37,11 +37,7 @@ impl World {
     }
 
     fn trouble(&self) -> String {
-        let said = (0..10_000_000).find_map(|_| {
-            thread::yield_now();
-            self.store.writer().trouble()
-        });
-        said.expect("the writer notices within seconds")
+        eventually("the writer notices the damage", || self.store.writer().trouble())
     }
 }
 
