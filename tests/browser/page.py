@@ -400,14 +400,14 @@ def accessible(page, address):
 def main():
     folder = tempfile.mkdtemp(prefix="polliwog-browser-")
     environment = {"PATH": os.environ["PATH"], "HOME": folder, "POLLIWOG_SERVER_LISTEN": "127.0.0.1:17411",
-                   "POLLIWOG_SERVER_METRICS_LISTEN": "127.0.0.1:19091"}
+                   "POLLIWOG_SERVER_METRICS_LISTEN": "127.0.0.1:17410"}
     with open(os.path.join(folder, "polliwog.toml"), "w", encoding="utf-8") as file:
         file.write('[[status_page]]\nname = "public"\ntargets = ["shop", "website", "vault", "unknown"]\n'
                    '[fleet]\nrole = "both"\nurl = "nats://127.0.0.1:1"\ndevice = "this-host"\n')
 
     def start():
         return subprocess.Popen([PROGRAM, "run", "--demo", "--demo-port", "17412"], cwd=folder, env=environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                                stdout=subprocess.PIPE, stderr=log, text=True)
 
     def restart():
         nonlocal host
@@ -415,9 +415,15 @@ def main():
         host.wait()
         host = start()
 
+    log = open(os.path.join(folder, "host.log"), "w+", encoding="utf-8")
     host, page = start(), None
     try:
-        link = next(filter(None, (re.search(r"http://\S+/login\?token=\w+", line) for line in host.stdout))).group()
+        links = (re.search(r"http://\S+/login\?token=\w+", line) for line in host.stdout)
+        link = next(filter(None, links), None)
+        if not link:
+            log.seek(0)
+            raise SystemExit(f"the host ended before it listened: {log.read()}")
+        link = link.group()
         page = browser(os.path.join(folder, "profile"))
         check(page, link, lambda on: host.send_signal(signal.SIGSTOP if on else signal.SIGCONT), restart)
         print("the page: 1 passed, 0 failed")
