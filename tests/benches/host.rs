@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
+#[path = "host/notified.rs"]
+mod notified;
 #[path = "host/pages.rs"]
 mod pages;
 #[path = "host/past.rs"]
@@ -31,7 +33,7 @@ fn main() {
     let port = serve(requests.clone());
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     type Measurement = fn(u16, &Requests);
-    let all: [(&str, Measurement); 9] = [
+    let all: [(&str, Measurement); 10] = [
         ("warm", warm),
         ("replaced", replaced),
         ("steady", steady),
@@ -39,6 +41,7 @@ fn main() {
         ("readers", readers),
         ("pages", pages::pages),
         ("reconfigured", reconfigured),
+        ("notified", notified::notified),
         ("peers", peers::peers),
         ("idle", peers::idle),
     ];

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 const TOKEN: &str = "a-token-for-the-benchmark";
 /// Ten dependencies, about as long as such answers are.
 const DEPENDENCIES: usize = 10;
+
+/// Whether the dependencies of the targets under `/toggled/` are down.
+pub(crate) static DOWN: AtomicBool = AtomicBool::new(false);
 
 /// When each request came.
 #[derive(Default)]
@@ -50,8 +54,12 @@ pub(crate) fn serve(requests: Requests) -> u16 {
         )
     };
     let body = format!("[{}]", (0..DEPENDENCIES).map(item).collect::<Vec<_>>().join(","));
-    let good =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let json = |body: &str| {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    };
+    let down =
+        json(&body.replace("\"healthy\":true,\"health\":{\"state\":0,", "\"healthy\":false,\"health\":{\"state\":2,"));
+    let good = json(&body);
     let sample = |n: usize| {
         let labels = format!("{{name=\"dependency-{n}\",team=\"platform\"}}");
         let names = ["healthy", "state", "code", "latency_seconds", "skipped"];
@@ -65,7 +73,7 @@ pub(crate) fn serve(requests: Requests) -> u16 {
     let bad = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let answers = Arc::new(Answers { good, text, bad });
+    let answers = Arc::new(Answers { good, down, text, bad });
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (requests, answers) = (requests.clone(), answers.clone());
@@ -75,9 +83,10 @@ pub(crate) fn serve(requests: Requests) -> u16 {
     port
 }
 
-/// A report, the same facts for Prometheus, and no report.
+/// A report, one in which all is down, the same facts as the first for Prometheus, and no report.
 struct Answers {
     good: String,
+    down: String,
     text: String,
     bad: String,
 }
@@ -97,6 +106,7 @@ fn answer(mut stream: TcpStream, requests: &Requests, answers: &Answers) {
         }
         requests.note();
         let answer = match path.as_str() {
+            path if path.starts_with("/toggled/") && DOWN.load(Ordering::Relaxed) => &answers.down,
             path if path.ends_with("/metrics") => &answers.text,
             path if path.ends_with("00") => &answers.bad,
             _ => &answers.good,
