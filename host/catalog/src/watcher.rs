@@ -4,6 +4,7 @@ use crate::directory::PluginDirectory;
 use crate::registry::{Cause, PluginRegistry, Verdict, Version};
 use crate::served_record::{LastServed, ServedRecord};
 use crate::{Admit, BUILT_IN, PluginSet, Refused, Served, Trust, UsageCounter};
+use futures_util::StreamExt;
 use model::{EventKind, Kind, hex};
 use sandbox::{BuiltIn, Plugin, Sandbox};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 const SCAN: Duration = Duration::from_secs(1);
 /// Refused files that may be accepted now are checked again after this many scans.
 const AGAIN: u32 = 10;
+/// Most built-in plugins that are loaded at the same time.
+const LOADED_AT_ONCE: usize = 3;
 
 /// How a start treats files that are not compiled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,12 +383,13 @@ impl PluginWatcher {
     }
 }
 
-/// Loads the built-in plugins concurrently, because the first start unpacks their machine code. Returns the loaded
-/// plugins by kind, and those that could not be loaded.
+/// Loads the built-in plugins concurrently, because the first start unpacks their machine code; not all at once, because
+/// each takes a slot whose memory stays in use. Returns the loaded plugins by kind, and those that could not be loaded.
 async fn load_built_in(sandbox: &Sandbox, all: &[BuiltIn]) -> (BTreeMap<Kind, Plugin>, Vec<Refused>) {
     let (mut built_in, mut refused) = (BTreeMap::new(), Vec::new());
-    let loads = all.iter().map(|plugin| sandbox.load_built_in(*plugin));
-    for (plugin, loaded) in all.iter().zip(futures_util::future::join_all(loads).await) {
+    let loads = all.iter().map(|plugin| async move { (plugin, sandbox.load_built_in(*plugin).await) });
+    let mut loads = futures_util::stream::iter(loads).buffered(LOADED_AT_ONCE);
+    while let Some((plugin, loaded)) = loads.next().await {
         match loaded {
             Ok(loaded) => {
                 built_in.insert(loaded.descriptor().kind.clone(), loaded);

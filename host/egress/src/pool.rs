@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const IDLE_EACH: usize = 8;
 /// Time after which a peak is forgotten, at the earliest, unless no connection is left. It is forgotten after twice
 /// this time, at the latest.
-const PEAK_TIME: Duration = Duration::from_secs(60);
+const PEAK_TIME: Duration = Duration::from_secs(20);
 /// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;
 /// Maximum lifetime of a connection. It bounds the time until a renewed certificate or a changed address of a name is
@@ -281,14 +281,14 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut peak = Peak::default();
         peak.note(20, at(0));
-        peak.note(3, at(50));
-        assert_eq!(peak.most(at(59)), 20);
-        peak.note(5, at(61));
-        assert_eq!(peak.most(at(110)), 20, "the peak was in the previous period");
-        assert_eq!(peak.most(at(122)), 5);
-        assert_eq!(peak.most(at(300)), 0, "nothing was in flight for two periods");
+        peak.note(3, at(16));
+        assert_eq!(peak.most(at(19)), 20);
+        peak.note(5, at(21));
+        assert_eq!(peak.most(at(36)), 20, "the peak was in the previous period");
+        assert_eq!(peak.most(at(41)), 5);
+        assert_eq!(peak.most(at(100)), 0, "nothing was in flight for two periods");
         let mut rare = Peak::default();
         rare.note(20, at(0));
-        assert_eq!((rare.most(at(119)), rare.most(at(121))), (20, 0));
+        assert_eq!((rare.most(at(39)), rare.most(at(41))), (20, 0));
     }
 }

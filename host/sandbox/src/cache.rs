@@ -4,7 +4,6 @@ use egress::Captured;
 use lru::LruCache;
 use model::TargetId;
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,7 +16,7 @@ const MAX_TOTAL_BYTES: usize = 64 << 20;
 const OVERHEAD: usize = 128;
 /// Maximum number of owners with captured secrets. The least recently polled one is removed first and has to log in
 /// again.
-const VAULTS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("above 0");
+const VAULTS: usize = 1 << 16;
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 256;
 
@@ -117,13 +116,18 @@ pub(crate) struct Vaults(Mutex<LruCache<Owner, Arc<Captured>>>);
 
 impl Vaults {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(VAULTS)))
+        // One with a limit reserves memory for all owners at once.
+        Self(Mutex::new(LruCache::unbounded()))
     }
 
     /// Returns the store of an owner. A poll that holds it keeps it, even if the target changes.
     pub(crate) fn of(&self, owner: &Owner) -> Arc<Captured> {
         let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        vaults.get_or_insert(owner.clone(), Arc::default).clone()
+        let held = vaults.get_or_insert(owner.clone(), Arc::default).clone();
+        if vaults.len() > VAULTS {
+            vaults.pop_lru();
+        }
+        held
     }
 
     /// Removes the captured secrets of a target.

@@ -142,9 +142,10 @@ impl Plugin {
         &self.0.schema
     }
 
-    /// Frees the machine code of a built-in plugin until it is used.
+    /// Frees the machine code of a built-in plugin, and the validator of its settings, until they are used.
     pub fn rest(&self) {
         if self.0.built_in.is_some() {
+            self.0.schema.rest();
             *self.0.exports.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }

@@ -7,6 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum length of a schema in bytes.
 const LONGEST: usize = 256 << 10;
@@ -47,8 +48,8 @@ impl fmt::Display for SettingsProblem {
     }
 }
 
-/// A schema that can validate settings.
-pub(crate) struct Schema(Validator);
+/// A schema that can validate settings. It is compiled again if it is needed after [`rest`](Self::rest).
+pub(crate) struct Schema(Mutex<Option<Arc<Validator>>>);
 
 impl Schema {
     /// Parses a document and compiles it to a schema. The error completes a sentence that begins with "its settings
@@ -60,13 +61,21 @@ impl Schema {
         let document: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
         expand(&document, &document, &mut Vec::new(), &mut Budget { parts: PARTS, depth: DEPTH })?;
         check_patterns(&document, &mut { PATTERNS })?;
-        // Use a regex engine without backtracking, because neither the pattern nor the text is trusted.
-        let patterns = PatternOptions::regex().size_limit(COMPILED).dfa_size_limit(COMPILED);
-        let validator = jsonschema::options()
-            .with_pattern_options(patterns)
-            .build(&document)
-            .map_err(|error| format!("is not a JSON Schema: {}", clean(&error.to_string(), SHOWN)))?;
-        Ok((document, Self(validator)))
+        let validator = compile(&document)?;
+        Ok((document, Self(Mutex::new(Some(Arc::new(validator))))))
+    }
+
+    /// Frees the memory of the validator until it is needed.
+    pub(crate) fn rest(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn validator(&self, document: &Value) -> Result<Arc<Validator>, String> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(validator) = &*held {
+            return Ok(validator.clone());
+        }
+        Ok(held.insert(Arc::new(compile(document)?)).clone())
     }
 
     /// Returns a problem of the schema itself: no settings are valid, or one of its defaults is not valid.
@@ -102,9 +111,20 @@ impl Schema {
                 SettingsProblem { message: format!("{setting}: {message}"), setting: Some(setting) }
             }
         };
-        problems.extend(self.0.iter_errors(settings).filter(is_new).map(problem));
+        match self.validator(document) {
+            Ok(validator) => problems.extend(validator.iter_errors(settings).filter(is_new).map(problem)),
+            Err(why) => problems.push(SettingsProblem { setting: None, message: format!("the schema {why}") }),
+        }
         problems
     }
+}
+
+/// Compiles a schema. The error completes a sentence that begins with "the schema".
+fn compile(document: &Value) -> Result<Validator, String> {
+    // Use a regex engine without backtracking, because neither the pattern nor the text is trusted.
+    let patterns = PatternOptions::regex().size_limit(COMPILED).dfa_size_limit(COMPILED);
+    let built = jsonschema::options().with_pattern_options(patterns).build(document);
+    built.map_err(|error| format!("is not a JSON Schema: {}", clean(&error.to_string(), SHOWN)))
 }
 
 /// A part of a schema, with the document that its references point into.

@@ -43,6 +43,8 @@ use web::{Listening, Port};
 const INTERRUPTED: u8 = 130;
 /// The time after which a start is over.
 const SETTLED: Duration = Duration::from_secs(10);
+/// Further time until the connections are closed that only the first polls of all targets needed.
+const CALM: Duration = Duration::from_secs(35);
 
 /// Runs the host until a signal ends it.
 pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
@@ -376,6 +378,8 @@ impl Running {
         tokio::spawn(async move {
             tokio::time::sleep(SETTLED).await;
             means::rest_unused(&loaded, &config);
+            means::release_start(&loaded);
+            tokio::time::sleep(CALM).await;
             means::release_start(&loaded);
         });
         asked.wait().await;
