@@ -58,11 +58,12 @@ mutants=(
 notify_mutants=(
     "one good report ends an alert|notifier/observe.rs|alert.streak + 1 >= recover|true"
     "one bad report confirms an alert|notifier/observe.rs|alert.streak >= confirm|alert.streak >= 1"
+    "a bad report does not end a recovery|alert.rs|*state == AlertState::Firing && self.streak == 0|*state == AlertState::Firing"
     "a suppressed alert is notified|notifier/evaluate.rs|is_blind \|\| record.suppressed_by.is_some() \|\||is_blind \|\|"
     "a silenced alert is notified|notifier/evaluate.rs| \|\| record.silenced_by.is_some()|"
     "a blind host notifies of each target|notifier/evaluate.rs|is_blind \|\| record|record"
     "the end of an alert is not notified without a route|notifier/evaluate.rs|routed.chain(notified)|routed.chain(notified.take(0))"
-    "a restart forgets the last messages|notifier.rs|Alert::restored(record, now)|Alert::restored(AlertRecord { notified: Vec::new(), ..record }, now)"
+    "a restart forgets the last messages|notifier.rs|Alert::restored(record, now)|Alert::restored(Arc::new(AlertRecord { notified: Vec::new(), ..(*record).clone() }), now)"
     "repetitions ignore their interval|notifier/evaluate.rs|repeat.filter(\|at\| *at <= now.moment)|repeat"
     "an acknowledged alert is repeated|notifier/evaluate.rs|            && alert.record.acknowledged.is_none()|"
     "flapping does not end|notifier/evaluate.rs|            if at <= now.moment {|            if false {"

@@ -4,7 +4,7 @@ use crate::alerts::TargetAlerts;
 use crate::reader::{LONGEST, Overrides, boolean, interval, suggestion, text};
 use crate::value::{Value, show_duration};
 use egress::{Fingerprint, Reach, Tls};
-use model::{Cadence, Kind, Setting, SettingSource, TargetId, TargetSource};
+use model::{Cadence, Kind, Setting, SettingSource, TargetId, TargetSource, TargetTraits};
 use scheduler::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -133,6 +133,12 @@ impl TargetConfig {
             setting_lines: Vec::new(),
             is_channel: false,
         }
+    }
+
+    /// Returns the properties that routes and messages use.
+    pub fn traits(&self) -> TargetTraits {
+        let labels = self.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        TargetTraits { name: self.name.clone(), kind: self.kind.to_string(), labels }
     }
 
     /// Returns the word for it in messages.

@@ -67,12 +67,8 @@ fn unmatched(config: &Config) -> Vec<Problem> {
     let is_met = |matcher: &Matcher| {
         let alone = Matchers(vec![matcher.clone()]);
         config.targets.iter().any(|target| {
-            let labels: Vec<(String, String)> = target.labels.clone().into_iter().collect();
-            let (subject, kind, target_name) =
-                (Subject::Target(target.id.clone()), target.kind.as_str(), &*target.name);
-            let attributes =
-                Attributes { subject: &subject, status: Status::Critical, kind, target_name, labels: &labels };
-            alone.match_all(&attributes)
+            let (subject, traits) = (Subject::Target(target.id.clone()), target.traits());
+            alone.match_all(&Attributes { subject: &subject, status: Status::Critical, traits: &traits })
         })
     };
     let routes = config.routes.iter().map(|route| (format!("route {:?}", route.name), &route.matchers));

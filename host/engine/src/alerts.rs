@@ -9,8 +9,11 @@ use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, 
 use sandbox::Role;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use store::{KnownState, ReadError, Store};
 
+/// Up to this many dependencies are found faster one by one than by a map.
+const FEW: usize = 32;
 /// The name of the route to the fallback channel. No route of the configuration can have it.
 const FALLBACK: &str = "(fallback)";
 
@@ -63,9 +66,7 @@ impl AlertRules {
         let config = &target.config;
         TargetSpec {
             id: config.id.clone(),
-            name: config.name.clone(),
-            kind: config.kind.to_string(),
-            labels: config.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            traits: Arc::new(config.traits()),
             host: Some(target.grant.origins[0].origin.host.to_string()),
             confirm: config.alerts.confirm,
             recover: config.alerts.recover,
@@ -79,7 +80,7 @@ impl AlertRules {
 /// The rules of alerts, with the alerts and the deliveries from before a restart.
 pub struct Alerting {
     pub(crate) rules: AlertRules,
-    pub(crate) records: Vec<AlertRecord>,
+    pub(crate) records: Vec<Arc<AlertRecord>>,
     /// The deliveries that waited.
     pub(crate) waiting: Vec<Delivery>,
     /// The number of the last notification.
@@ -93,14 +94,14 @@ impl Alerting {
     /// If it cannot be read.
     pub fn restored(rules: AlertRules, store: &Store) -> Result<Self, ReadError> {
         let (waiting, last) = store.reader().waiting_deliveries()?;
-        Ok(Self { rules, records: store.reader().alerts()?, waiting, last })
+        Ok(Self { rules, records: store.reader().alerts()?.into_iter().map(Arc::new).collect(), waiting, last })
     }
 }
 
 /// A known state as the notifier reads it.
 pub(crate) struct KnownReading<'a> {
     known: &'a KnownState,
-    /// The places of the dependencies. Most reports have nothing unhealthy, and need no map of names.
+    /// The places of the dependencies, if there are many. Most reports have nothing unhealthy, and need no map of names.
     places: OnceCell<HashMap<&'a str, usize>>,
 }
 
@@ -111,6 +112,10 @@ impl<'a> KnownReading<'a> {
 
     fn get(&self, name: &str) -> Option<&'a DependencyRecord> {
         let dependencies = &self.known.dependencies;
+        if dependencies.len() <= FEW {
+            let mut records = dependencies.iter().map(|dependency| &*dependency.record);
+            return records.find(|record| record.reported.name == name);
+        }
         let places = self.places.get_or_init(|| {
             let names = dependencies.iter().map(|dependency| dependency.record.reported.name.as_str());
             names.enumerate().map(|(place, name)| (name, place)).collect()
@@ -135,17 +140,17 @@ fn health(record: &DependencyRecord) -> Health {
 }
 
 impl Reading for KnownReading<'_> {
-    fn findings(&self) -> Vec<Finding> {
-        let finding = |record: &DependencyRecord| match health(record) {
+    fn findings(&self) -> Vec<Finding<'_>> {
+        let findings = self.present().filter_map(|record| match health(record) {
             Health::Unhealthy(status) => Some(Finding {
-                dependency: record.reported.name.clone(),
+                dependency: &record.reported.name,
                 status,
-                title: record.reported.title.clone(),
-                message: record.reported.error_message.clone(),
+                title: record.reported.title.as_deref(),
+                message: record.reported.error_message.as_deref(),
             }),
             Health::Healthy | Health::Unknown | Health::Missing => None,
-        };
-        self.present().filter_map(finding).collect()
+        });
+        findings.collect()
     }
 
     fn health(&self, dependency: &str) -> Health {

@@ -147,9 +147,7 @@ impl Driver {
             bus: wiring.bus.clone(),
             mailbox: wiring.mailbox.clone(),
         };
-        wiring
-            .read_model
-            .change_alerts(alerts.iter().map(|record| AlertChange::Save(Box::new(record.clone()))).collect());
+        wiring.read_model.change_alerts(alerts.iter().cloned().map(AlertChange::Save).collect());
         let specs = targets.iter().map(|(target, _)| rules.spec(target)).collect();
         let wall = wiring.clock.wall();
         let settings = rules.settings(&wiring.plugins);

@@ -120,9 +120,9 @@ impl Drop for InFlight {
 
 impl Outbox {
     /// Creates the outbox with the deliveries that waited when the host last ended, and the alerts of that time.
-    pub(crate) fn new(parts: OutboxParts, waiting: Vec<Delivery>, alerts: &[AlertRecord]) -> Self {
+    pub(crate) fn new(parts: OutboxParts, waiting: Vec<Delivery>, alerts: &[Arc<AlertRecord>]) -> Self {
         let mut state = State::default();
-        let is_open = |alert: &&AlertRecord| alert.state != AlertState::Resolved;
+        let is_open = |alert: &&Arc<AlertRecord>| alert.state != AlertState::Resolved;
         for alert in alerts.iter().filter(is_open).filter(|alert| alert.subject.class() == Class::Channel) {
             let name = alert.subject.name().to_owned();
             state.channels.entry(name.clone()).or_default().trouble(alert.message.clone());

@@ -75,7 +75,7 @@ impl ReadModel {
         let mut alerts = self.alerts.write().unwrap_or_else(PoisonError::into_inner);
         for change in changes {
             match change {
-                AlertChange::Save(record) => drop(alerts.insert(record.subject.clone(), Arc::new(*record))),
+                AlertChange::Save(record) => drop(alerts.insert(record.subject.clone(), record)),
                 AlertChange::Forget(subject) => drop(alerts.remove(&subject)),
                 AlertChange::Deliver(_) => {}
             }

@@ -11,7 +11,7 @@ pub(crate) fn test_notification(channel: &str, now: Timestamp) -> Notification {
     let alert = NotifiedAlert {
         fingerprint: format!("test-{channel}"),
         event: AlertEvent::Test,
-        subject: Subject::Other(Class::Channel, channel.to_owned()),
+        subject: Subject::Other(Class::Channel, channel.into()),
         status: Status::Ok,
         target_name: channel.to_owned(),
         kind: String::new(),

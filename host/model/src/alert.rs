@@ -4,6 +4,7 @@
 //! first observed and ends when it resolves.
 
 use crate::{InvalidId, Status, TargetId, Timestamp};
+use std::sync::Arc;
 
 /// The thing that an alert is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,12 +14,12 @@ pub enum Subject {
         /// The target.
         target: TargetId,
         /// The dependency's name.
-        dependency: String,
+        dependency: Arc<str>,
     },
     /// A target cannot be polled.
     Target(TargetId),
     /// Anything else: a plugin, the host, a deployment, a device or a channel.
-    Other(Class, String),
+    Other(Class, Arc<str>),
 }
 
 /// The class of an alert.
@@ -66,7 +67,7 @@ impl Class {
 
 impl Subject {
     /// Creates the subject of a dependency.
-    pub fn dependency(target: &TargetId, dependency: impl Into<String>) -> Self {
+    pub fn dependency(target: &TargetId, dependency: impl Into<Arc<str>>) -> Self {
         Self::Dependency { target: target.clone(), dependency: dependency.into() }
     }
 
@@ -75,7 +76,7 @@ impl Subject {
         Ok(match class {
             Class::Dependency => Self::dependency(&TargetId::new(name)?, dependency),
             Class::Unreachable => Self::Target(TargetId::new(name)?),
-            class => Self::Other(class, name.to_owned()),
+            class => Self::Other(class, name.into()),
         })
     }
 
@@ -246,6 +247,17 @@ pub struct LastNotified {
     pub at: Timestamp,
 }
 
+/// The properties of a target that routes and messages use. All alerts of a target share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetTraits {
+    /// The display name.
+    pub name: String,
+    /// The kind.
+    pub kind: String,
+    /// The labels, sorted by name.
+    pub labels: Vec<(String, String)>,
+}
+
 /// An alert as it is stored and shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRecord {
@@ -259,12 +271,8 @@ pub struct AlertRecord {
     pub since: Timestamp,
     /// The end of the episode and its reason; `None` while it lasts.
     pub ended: Option<(Timestamp, Resolution)>,
-    /// The display name of the target.
-    pub target_name: String,
-    /// The kind of the target; empty if the alert is not about a target.
-    pub kind: String,
-    /// The labels of the target, sorted by name.
-    pub labels: Vec<(String, String)>,
+    /// The target; its default if the alert is not about one.
+    pub traits: Arc<TargetTraits>,
     /// The title for users.
     pub title: String,
     /// The error message.

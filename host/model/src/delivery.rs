@@ -1,6 +1,7 @@
 //! Deliveries: notifications on their way to a channel, and what became of them.
 
 use crate::{AlertRecord, Notification, Subject, Timestamp};
+use std::sync::Arc;
 
 /// The state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Delivery {
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertChange {
     /// Stores the record of an alert, in place of an earlier one.
-    Save(Box<AlertRecord>),
+    Save(Arc<AlertRecord>),
     /// Deletes the record of an alert.
     Forget(Subject),
     /// Stores a delivery, in place of an earlier state of it.

@@ -28,7 +28,7 @@ mod token;
 
 pub use alert::{
     Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, NewSilence, Notification, NotifiedAlert,
-    Resolution, SilencePeriod, SilenceState, Subject,
+    Resolution, SilencePeriod, SilenceState, Subject, TargetTraits,
 };
 pub use delivery::{AlertChange, ChannelState, Delivery, DeliveryFilter, DeliveryState};
 pub use event::{Event, EventKind, SequencedEvent};

@@ -1,10 +1,11 @@
 //! One alert: its record, and what decides its next step.
 
 use crate::groups::GroupKey;
-use crate::input::Now;
+use crate::input::{Finding, Now};
 use crate::matcher::Attributes;
 use model::{AlertEvent, AlertRecord, AlertState, LastNotified, Moment, Resolution, Status, Subject};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An alert flaps after this many changes within [`FLAP_PERIOD`].
@@ -15,7 +16,8 @@ pub(crate) const FLAP_PERIOD: Duration = Duration::from_secs(600);
 /// An alert in memory.
 #[derive(Debug)]
 pub(crate) struct Alert {
-    pub record: AlertRecord,
+    /// The record, which readers share.
+    pub record: Arc<AlertRecord>,
     /// Reports in a row that contradict the state.
     pub streak: u32,
     /// The alert is not notified before another report, or this moment: what held it back is over, and the last report
@@ -40,9 +42,7 @@ impl Alert {
             status: Status::Critical,
             since: now.wall,
             ended: None,
-            target_name: String::new(),
-            kind: String::new(),
-            labels: Vec::new(),
+            traits: Arc::default(),
             title: String::new(),
             message: None,
             ancestors: Vec::new(),
@@ -53,11 +53,11 @@ impl Alert {
             silenced_by: None,
             notified: Vec::new(),
         };
-        Self::restored(record, now)
+        Self::restored(Arc::new(record), now)
     }
 
     /// An alert from its record.
-    pub(crate) fn restored(record: AlertRecord, now: Now) -> Self {
+    pub(crate) fn restored(record: Arc<AlertRecord>, now: Now) -> Self {
         let changes = record.changes.iter().map(|at| now.moment_of(*at)).collect();
         let notified =
             record.notified.iter().map(|notified| (notified.channel.clone(), now.moment_of(notified.at))).collect();
@@ -66,8 +66,13 @@ impl Alert {
     }
 
     pub(crate) fn attributes(&self) -> Attributes<'_> {
-        let AlertRecord { subject, status, kind, target_name, labels, .. } = &self.record;
-        Attributes { subject, status: *status, kind, target_name, labels }
+        let AlertRecord { subject, status, traits, .. } = &*self.record;
+        Attributes { subject, status: *status, traits }
+    }
+
+    /// Returns the record to change it. Readers keep the one that they have.
+    pub(crate) fn record_mut(&mut self) -> &mut AlertRecord {
+        Arc::make_mut(&mut self.record)
     }
 
     /// Whether the alert is pending or fires.
@@ -75,9 +80,18 @@ impl Alert {
         self.record.state != AlertState::Resolved
     }
 
+    /// Whether a finding changes nothing, because the alert fires and says the same. The finding has no parent.
+    pub(crate) fn is_repeated_by(&self, finding: &Finding<'_>) -> bool {
+        let AlertRecord { state, status, title, message, ancestors, .. } = &*self.record;
+        let is_settled = *state == AlertState::Firing && self.streak == 0 && self.awaits.is_none();
+        let (title_now, message_now) = (finding.title.unwrap_or(finding.dependency), finding.message);
+        let is_same = (*status, title.as_str(), message.as_deref()) == (finding.status, title_now, message_now);
+        is_settled && is_same && ancestors.is_empty()
+    }
+
     /// Begins an episode.
     pub(crate) fn begin(&mut self, now: Now) {
-        let record = &mut self.record;
+        let record = self.record_mut();
         (record.state, record.since, record.ended) = (AlertState::Pending, now.wall, None);
         (record.acknowledged, record.suppressed_by, record.silenced_by) = (None, None, None);
         // A channel that was not yet notified of the end of the last episode is not notified of it.
@@ -87,14 +101,15 @@ impl Alert {
 
     /// The alert is confirmed.
     pub(crate) fn fire(&mut self, now: Now) {
-        (self.record.state, self.streak) = (AlertState::Firing, 0);
+        self.record_mut().state = AlertState::Firing;
+        self.streak = 0;
         self.change(now);
     }
 
     /// Ends the episode.
     pub(crate) fn resolve(&mut self, resolution: Resolution, now: Now) {
         let was_firing = self.record.state == AlertState::Firing;
-        let record = &mut self.record;
+        let record = self.record_mut();
         (record.state, record.ended) = (AlertState::Resolved, Some((now.wall, resolution)));
         (record.acknowledged, record.suppressed_by, record.silenced_by) = (None, None, None);
         (self.streak, self.awaits) = (0, None);
@@ -104,15 +119,16 @@ impl Alert {
     }
 
     fn change(&mut self, now: Now) {
+        let record = Arc::make_mut(&mut self.record);
         if self.changes.len() == FLAP_CHANGES {
             self.changes.remove(0);
-            self.record.changes.remove(0);
+            record.changes.remove(0);
         }
         self.changes.push(now.moment);
-        self.record.changes.push(now.wall);
+        record.changes.push(now.wall);
         let is_fast = self.changes.first().is_some_and(|first| now.moment.since(*first) <= FLAP_PERIOD);
-        if self.changes.len() == FLAP_CHANGES && is_fast && self.record.flapping.is_none() {
-            self.record.flapping = Some(now.wall);
+        if self.changes.len() == FLAP_CHANGES && is_fast && record.flapping.is_none() {
+            record.flapping = Some(now.wall);
         }
     }
 
@@ -124,8 +140,9 @@ impl Alert {
 
     /// The alert is stable again.
     pub(crate) fn end_flapping(&mut self) {
-        self.record.flapping = None;
-        self.record.changes.clear();
+        let record = self.record_mut();
+        record.flapping = None;
+        record.changes.clear();
         self.changes.clear();
     }
 
@@ -143,9 +160,10 @@ impl Alert {
     pub(crate) fn set_notified(&mut self, channel: &str, event: AlertEvent, now: Now) {
         let event = if event == AlertEvent::Repeated { AlertEvent::Firing } else { event };
         let notified = LastNotified { channel: channel.to_owned(), event, status: self.record.status, at: now.wall };
-        match self.record.notified.binary_search_by(|held| held.channel.as_str().cmp(channel)) {
-            Ok(place) => self.record.notified[place] = notified,
-            Err(place) => self.record.notified.insert(place, notified),
+        let record = self.record_mut();
+        match record.notified.binary_search_by(|held| held.channel.as_str().cmp(channel)) {
+            Ok(place) => record.notified[place] = notified,
+            Err(place) => record.notified.insert(place, notified),
         }
         self.notified.insert(channel.to_owned(), now.moment);
     }

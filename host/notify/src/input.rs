@@ -2,8 +2,9 @@
 
 use crate::route::Route;
 use crate::silence::Silence;
-use model::{AlertRecord, Class, Moment, Notification, Status, Subject, TargetId, Timestamp};
+use model::{AlertRecord, Class, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The present time on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,12 +51,8 @@ pub struct ChannelTraits {
 pub struct TargetSpec {
     /// The id.
     pub id: TargetId,
-    /// The display name.
-    pub name: String,
-    /// The kind.
-    pub kind: String,
-    /// The labels, sorted by name.
-    pub labels: Vec<(String, String)>,
+    /// Its properties, which its alerts repeat.
+    pub traits: Arc<TargetTraits>,
     /// The host that the target's polls connect to; `None` if it is unknown.
     pub host: Option<String>,
     /// The number of reports in a row that confirm an alert; `None` for that of the route.
@@ -84,22 +81,22 @@ pub enum Health {
 }
 
 /// An unhealthy dependency.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finding<'a> {
     /// The dependency's name.
-    pub dependency: String,
+    pub dependency: &'a str,
     /// `Critical` or `Warning`.
     pub status: Status,
     /// The title for users, if the name is not descriptive.
-    pub title: Option<String>,
+    pub title: Option<&'a str>,
     /// The error message.
-    pub message: Option<String>,
+    pub message: Option<&'a str>,
 }
 
 /// Access to the known state of a target after a report.
 pub trait Reading {
     /// Returns the dependencies that are critical or have a warning.
-    fn findings(&self) -> Vec<Finding>;
+    fn findings(&self) -> Vec<Finding<'_>>;
     /// Returns the state of a dependency.
     fn health(&self, dependency: &str) -> Health;
     /// Returns the dependency of the same report that this one runs on.
@@ -171,7 +168,7 @@ pub enum Input<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Store the record of an alert.
-    Save(Box<AlertRecord>),
+    Save(Arc<AlertRecord>),
     /// Delete the record of an alert.
     Forget(Subject),
     /// Store a notification and deliver it.

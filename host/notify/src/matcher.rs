@@ -1,6 +1,6 @@
 //! Matchers: conditions on the attributes of an alert, as in Alertmanager.
 
-use model::{Class, Status, Subject};
+use model::{Class, Status, Subject, TargetTraits};
 use regex::{Regex, RegexBuilder};
 use thiserror::Error;
 
@@ -17,12 +17,8 @@ pub struct Attributes<'a> {
     pub subject: &'a Subject,
     /// The alert's status.
     pub status: Status,
-    /// The kind of the target; empty if the alert is not about a target.
-    pub kind: &'a str,
-    /// The display name of the target.
-    pub target_name: &'a str,
-    /// The labels of the target.
-    pub labels: &'a [(String, String)],
+    /// The target; its default if the alert is not about one.
+    pub traits: &'a TargetTraits,
 }
 
 impl<'a> Attributes<'a> {
@@ -31,16 +27,16 @@ impl<'a> Attributes<'a> {
         match attribute {
             "status" => self.status.as_str(),
             "class" => self.subject.class().as_str(),
-            "kind" => self.kind,
+            "kind" => &self.traits.kind,
             "target" => self.subject.name(),
-            "name" => self.target_name,
+            "name" => &self.traits.name,
             "dependency" => self.subject.dependency_name().unwrap_or_default(),
             other => other.strip_prefix("label.").and_then(|name| self.label(name)).unwrap_or_default(),
         }
     }
 
     fn label(&self, name: &str) -> Option<&'a str> {
-        self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+        self.traits.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -193,9 +189,9 @@ mod tests {
 
     fn check(attribute: &str, text: &str, expected: Result<bool, &str>) {
         let subject = Subject::dependency(&TargetId::new("pve").unwrap(), "vm/100");
-        let labels = [("site".to_owned(), "zurich".to_owned())];
-        let (status, kind, target_name) = (Status::Critical, "pve", "Cluster");
-        let attributes = Attributes { subject: &subject, status, kind, target_name, labels: &labels };
+        let labels = vec![("site".to_owned(), "zurich".to_owned())];
+        let traits = TargetTraits { name: "Cluster".to_owned(), kind: "pve".to_owned(), labels };
+        let attributes = Attributes { subject: &subject, status: Status::Critical, traits: &traits };
         let found = Matcher::new(attribute, text).map(|matcher| matcher.matches(&attributes));
         assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(ToOwned::to_owned), "{attribute}{text}");
     }

@@ -13,6 +13,7 @@ use crate::ranks::Needs;
 use crate::silence::Silence;
 use model::{AlertRecord, Class, Moment, Subject, TargetId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most resolved alerts that are kept for readers.
@@ -58,7 +59,13 @@ pub struct Notifier {
 impl Notifier {
     /// Restores the notifier from the records of alerts. `next` is larger than the number of every earlier
     /// notification.
-    pub fn new(settings: Settings, targets: Vec<TargetSpec>, records: Vec<AlertRecord>, next: u64, now: Now) -> Self {
+    pub fn new(
+        settings: Settings,
+        targets: Vec<TargetSpec>,
+        records: Vec<Arc<AlertRecord>>,
+        next: u64,
+        now: Now,
+    ) -> Self {
         let mut notifier = Self {
             settings,
             silences: Vec::new(),
@@ -86,7 +93,7 @@ impl Notifier {
             notifier.alerts.insert(record.subject.clone(), Alert::restored(record, now));
         }
         notifier.restore_groups(now);
-        let network = Subject::Other(Class::Host, NETWORK.to_owned());
+        let network = Subject::Other(Class::Host, NETWORK.into());
         if notifier.alerts.get(&network).is_some_and(Alert::is_open) {
             notifier.blind = Blind::active(targets.iter().filter_map(|spec| spec.host.clone()).collect());
         }
@@ -134,12 +141,12 @@ impl Notifier {
 
     /// Returns the record of an alert.
     pub fn record(&self, subject: &Subject) -> Option<&AlertRecord> {
-        self.alerts.get(subject).map(|alert| &alert.record)
+        self.alerts.get(subject).map(|alert| &*alert.record)
     }
 
     /// Returns the records of all alerts.
     pub fn records(&self) -> impl Iterator<Item = &AlertRecord> {
-        self.alerts.values().map(|alert| &alert.record)
+        self.alerts.values().map(|alert| &*alert.record)
     }
 
     /// Returns the `depends_on` of targets that are ignored because they would close a cycle.
@@ -153,9 +160,10 @@ impl Notifier {
     }
 
     fn subjects_of(&self, target: &TargetId) -> impl Iterator<Item = &Subject> {
-        let first = Subject::dependency(target, "");
-        let of_target = move |subject: &&Subject| subject.target().is_some_and(|of| of.as_str() == first.name());
-        let dependencies = self.alerts.range(Subject::dependency(target, "")..).map(|(subject, _)| subject);
+        let first = Subject::dependency(target, Arc::default());
+        let of_target = target.clone();
+        let of_target = move |subject: &&Subject| subject.target() == Some(&of_target);
+        let dependencies = self.alerts.range(first..).map(|(subject, _)| subject);
         let itself = self.alerts.get_key_value(&Subject::Target(target.clone())).map(|(subject, _)| subject);
         dependencies.take_while(of_target).chain(itself)
     }
@@ -210,7 +218,7 @@ impl Notifier {
         }
         for subject in std::mem::take(&mut self.changed) {
             let Some(alert) = self.alerts.get(&subject) else { continue };
-            self.actions.push(Action::Save(Box::new(alert.record.clone())));
+            self.actions.push(Action::Save(alert.record.clone()));
         }
         debug_assert!(self.next_wakeup().is_none_or(|at| at > now.moment), "time alone must not repeat an action");
     }

@@ -86,7 +86,7 @@ mod tests {
     struct Parents(&'static [(&'static str, &'static str)]);
 
     impl Reading for Parents {
-        fn findings(&self) -> Vec<Finding> {
+        fn findings(&self) -> Vec<Finding<'_>> {
             Vec::new()
         }
         fn health(&self, _: &str) -> Health {

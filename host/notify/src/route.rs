@@ -101,7 +101,7 @@ pub(crate) fn applying<'a>(routes: &'a [Route], attributes: &Attributes<'_>) -> 
 mod tests {
     use super::*;
     use crate::Matcher;
-    use model::{Class, Status, Subject};
+    use model::{Class, Status, Subject, TargetTraits};
 
     #[test]
     fn the_first_route_that_matches_applies_and_continued_ones_pass_the_alert_on() {
@@ -112,9 +112,8 @@ mod tests {
         let routes =
             [route("a", "=~x.*", true), route("b", "y", false), route("c", "=~.*", false), route("d", "x1", false)];
         let check = |name: &str, expected: [&str; 4]| {
-            let subject = Subject::Other(Class::Plugin, name.to_owned());
-            let attributes =
-                Attributes { subject: &subject, status: Status::Critical, kind: "", target_name: name, labels: &[] };
+            let (subject, traits) = (Subject::Other(Class::Plugin, name.into()), TargetTraits::default());
+            let attributes = Attributes { subject: &subject, status: Status::Critical, traits: &traits };
             let words = choose(&routes, &attributes).into_iter().map(|choice| match choice {
                 RouteChoice::Applies => "yes".to_owned(),
                 RouteChoice::Mismatch(matcher) => matcher,

@@ -33,9 +33,8 @@ pub(crate) fn explain(
     let is_open = |record: &Arc<AlertRecord>| record.subject == subject && record.state != AlertState::Resolved;
     let alert = alerts.into_iter().find(is_open);
     let status = alert.as_ref().map_or(Status::Critical, |record| record.status);
-    let labels: Vec<(String, String)> = written.labels.clone().into_iter().collect();
-    let (kind, target_name) = (written.kind.as_str(), written.name.as_str());
-    let attributes = Attributes { subject: &subject, status, kind, target_name, labels: &labels };
+    let traits = written.traits();
+    let attributes = Attributes { subject: &subject, status, traits: &traits };
     let explained = |(route, choice): (&Route, RouteChoice)| {
         let (applies, why) = match choice {
             RouteChoice::Applies if route.is_continued => {

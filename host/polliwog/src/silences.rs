@@ -41,8 +41,8 @@ pub(crate) fn matching(
 ) -> Result<Vec<Arc<AlertRecord>>, String> {
     let matchers = matchers(conditions)?;
     let matches = |record: &Arc<AlertRecord>| {
-        let AlertRecord { subject, status, kind, target_name, labels, .. } = &**record;
-        let attributes = Attributes { subject, status: *status, kind, target_name, labels };
+        let AlertRecord { subject, status, traits, .. } = &**record;
+        let attributes = Attributes { subject, status: *status, traits };
         record.state != AlertState::Resolved && matchers.match_all(&attributes)
     };
     Ok(alerts.into_iter().filter(matches).collect())

@@ -41,7 +41,10 @@ impl Notifier {
         if is_new && alert.record.state == AlertState::Firing {
             self.actions.extend(suppressed.clone().map(|by| Action::Suppressed(subject.clone(), by)));
         }
-        (alert.record.suppressed_by, alert.record.silenced_by) = (suppressed, silenced);
+        if is_changed {
+            let record = alert.record_mut();
+            (record.suppressed_by, record.silenced_by) = (suppressed, silenced);
+        }
         if let Some(at) = alert.stable_at() {
             if at <= now.moment {
                 alert.end_flapping();
@@ -192,7 +195,7 @@ impl Notifier {
     /// Whether something holds back messages about an alert, except about its end.
     fn is_held(&self, alert: &Alert) -> bool {
         let record = &alert.record;
-        let is_network = matches!(&record.subject, Subject::Other(Class::Host, name) if name == NETWORK);
+        let is_network = matches!(&record.subject, Subject::Other(Class::Host, name) if **name == *NETWORK);
         let is_blind = self.blind.is_active() && !is_network;
         is_blind || record.suppressed_by.is_some() || record.silenced_by.is_some() || alert.awaits.is_some()
     }
@@ -210,7 +213,7 @@ impl Notifier {
 
 /// A channel that does not deliver is not notified of that.
 fn is_about(subject: &Subject, channel: &str) -> bool {
-    matches!(subject, Subject::Other(Class::Channel, name) if name == channel)
+    matches!(subject, Subject::Other(Class::Channel, name) if **name == *channel)
 }
 
 /// The group of an alert. Without a route, the end of an alert is grouped by target.

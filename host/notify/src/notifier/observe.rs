@@ -8,12 +8,14 @@ use crate::ranks::{self, Needs};
 use crate::route;
 use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId};
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 /// An observation that something is wrong.
-struct Sign {
+struct Sign<'a> {
     status: Status,
-    title: String,
-    message: Option<String>,
+    title: &'a str,
+    message: Option<&'a str>,
     /// Whether the first observation confirms the alert.
     is_certain: bool,
 }
@@ -67,9 +69,9 @@ impl Notifier {
     fn fail(&mut self, target: &TargetId, unreachable: Option<&str>, now: Now) {
         let subject = Subject::Target(target.clone());
         if let Some(message) = unreachable {
-            let title = self.targets.get(target).map(|held| held.spec.name.clone()).unwrap_or_default();
-            let (status, message) = (Status::Critical, Some(message.to_owned()).filter(|text| !text.is_empty()));
-            self.raise(&subject, Sign { status, title, message, is_certain: true }, now);
+            let traits = self.targets.get(target).map(|held| held.spec.traits.clone()).unwrap_or_default();
+            let (status, message) = (Status::Critical, Some(message).filter(|text| !text.is_empty()));
+            self.raise(&subject, Sign { status, title: &traits.name, message, is_certain: true }, now);
         } else if let Some(alert) = self.alerts.get_mut(&subject).filter(|alert| alert.is_open()) {
             // The target answered once and failed again: it is not about to recover.
             alert.streak = 0;
@@ -81,14 +83,17 @@ impl Notifier {
         self.heal(&Subject::Target(target.clone()), Resolution::Recovered, now);
         let warns = self.targets.get(target).is_some_and(|held| held.spec.alerts_on_warnings);
         let is_unhealthy = |status| status == Status::Critical || (warns && status == Status::Warning);
-        for finding in reading.findings().into_iter().filter(|finding| is_unhealthy(finding.status)) {
-            let Finding { dependency, status, title, message } = finding;
-            let title = title.unwrap_or_else(|| dependency.clone());
+        let mut findings = reading.findings();
+        findings.retain(|finding| is_unhealthy(finding.status));
+        findings.sort_unstable_by_key(|finding| finding.dependency);
+        let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
+        for Finding { dependency, status, title, message } in findings {
+            let title = title.unwrap_or(dependency);
             let subject = Subject::dependency(target, dependency);
             self.raise(&subject, Sign { status, title, message, is_certain: false }, now);
+            subjects.insert(subject);
         }
-        let of_target: Vec<Subject> = self.subjects_of(target).cloned().collect();
-        for subject in of_target {
+        for subject in subjects {
             self.place(&subject, reading);
             match subject.dependency_name().map(|name| reading.health(name)) {
                 Some(Health::Missing) => self.end(&subject, Resolution::Missing, now),
@@ -104,27 +109,55 @@ impl Notifier {
         }
     }
 
+    /// Removes the findings that only repeat what their alerts say, as most do while something is broken. Returns the
+    /// others, and the other alerts of the target's dependencies. The findings are sorted by dependency, as alerts are.
+    fn without_repeated<'a>(
+        &mut self,
+        target: &TargetId,
+        findings: Vec<Finding<'a>>,
+        reading: &dyn Reading,
+        now: Now,
+    ) -> (Vec<Finding<'a>>, BTreeSet<Subject>) {
+        let (mut news, mut others) = (Vec::new(), BTreeSet::new());
+        let mut findings = findings.into_iter().peekable();
+        for (subject, alert) in self.alerts.range_mut(Subject::dependency(target, Arc::default())..) {
+            let Some(name) = subject.dependency_name().filter(|_| subject.target() == Some(target)) else { break };
+            news.extend(std::iter::from_fn(|| findings.next_if(|finding| finding.dependency < name)));
+            match findings.next_if(|finding| finding.dependency == name) {
+                Some(same) if alert.is_repeated_by(&same) && reading.parent(name).is_none() => {
+                    alert.seen = Some(now.moment);
+                }
+                other => {
+                    news.extend(other);
+                    others.insert(subject.clone());
+                }
+            }
+        }
+        news.extend(findings);
+        (news, others)
+    }
+
     /// Updates the ancestors of an alert. Those of all alerts of a target are from one report: together, the parents of
     /// several reports can form a cycle.
     fn place(&mut self, subject: &Subject, reading: &dyn Reading) {
         let (Some(name), Some(alert)) = (subject.dependency_name(), self.alerts.get_mut(subject)) else { return };
         let ancestors = ranks::ancestors(reading, name);
         if alert.is_open() && alert.record.ancestors != ancestors {
-            alert.record.ancestors = ancestors;
+            alert.record_mut().ancestors = ancestors;
             self.changed.insert(subject.clone());
             self.unsettled.insert(subject.clone());
         }
     }
 
     pub(super) fn troubles(&mut self, class: Class, troubles: Vec<Trouble>, now: Now) {
-        let names: BTreeSet<String> = troubles.iter().map(|trouble| trouble.name.clone()).collect();
-        for Trouble { name, title, message } in troubles {
-            let sign = Sign { status: Status::Critical, title, message, is_certain: true };
-            self.raise(&Subject::Other(class, name), sign, now);
+        let names: BTreeSet<&str> = troubles.iter().map(|trouble| trouble.name.as_str()).collect();
+        for Trouble { name, title, message } in &troubles {
+            let sign = Sign { status: Status::Critical, title, message: message.as_deref(), is_certain: true };
+            self.raise(&Subject::Other(class, name.as_str().into()), sign, now);
         }
         let is_over = |subject: &&Subject| match subject {
             Subject::Other(of, name) => {
-                *of == class && !names.contains(name) && !(class == Class::Host && name == NETWORK)
+                *of == class && !names.contains(&**name) && !(class == Class::Host && **name == *NETWORK)
             }
             _ => false,
         };
@@ -137,23 +170,23 @@ impl Notifier {
     pub(super) fn acknowledge(&mut self, subject: &Subject, by: Option<String>, now: Now) {
         let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.is_open()) else { return };
         let status = alert.record.status;
-        alert.record.acknowledged = by.map(|by| Acknowledgement { by, at: now.wall, status });
+        alert.record_mut().acknowledged = by.map(|by| Acknowledgement { by, at: now.wall, status });
         self.changed.insert(subject.clone());
         self.unsettled.insert(subject.clone());
     }
 
     fn lose_network(&mut self, silent: usize, all: usize, now: Now) {
-        let title = "this host cannot reach the network".to_owned();
-        let message = Some(format!("{silent} of {all} hosts stopped answering within a minute"));
-        let subject = Subject::Other(Class::Host, NETWORK.to_owned());
-        let sign = Sign { status: Status::Critical, title, message, is_certain: true };
+        let title = "this host cannot reach the network";
+        let message = format!("{silent} of {all} hosts stopped answering within a minute");
+        let subject = Subject::Other(Class::Host, NETWORK.into());
+        let sign = Sign { status: Status::Critical, title, message: Some(&message), is_certain: true };
         self.raise(&subject, sign, now);
         self.unsettle_all();
     }
 
     /// The network works again. Alerts that were held back are notified if another report confirms them.
     fn see_again(&mut self, now: Now) {
-        self.end(&Subject::Other(Class::Host, NETWORK.to_owned()), Resolution::Recovered, now);
+        self.end(&Subject::Other(Class::Host, NETWORK.into()), Resolution::Recovered, now);
         let open: Vec<Subject> =
             self.alerts.iter().filter(|(_, alert)| alert.is_open()).map(|(key, _)| key.clone()).collect();
         for subject in open.iter().filter(|subject| subject.target().is_some()) {
@@ -163,10 +196,12 @@ impl Notifier {
     }
 
     /// Something is wrong with a subject.
-    fn raise(&mut self, subject: &Subject, sign: Sign, now: Now) {
+    fn raise(&mut self, subject: &Subject, sign: Sign<'_>, now: Now) {
         let confirm = if sign.is_certain { 1 } else { self.confirm(subject, sign.status) };
-        let is_new = !self.alerts.contains_key(subject);
-        let alert = self.alerts.entry(subject.clone()).or_insert_with(|| Alert::new(subject.clone(), now));
+        let (is_new, alert) = match self.alerts.entry(subject.clone()) {
+            Entry::Occupied(held) => (false, held.into_mut()),
+            Entry::Vacant(free) => (true, free.insert(Alert::new(subject.clone(), now))),
+        };
         let (was, had) = (alert.record.state, (alert.record.status, alert.streak, alert.awaits));
         if was == AlertState::Resolved {
             if let Some((at, _)) = alert.record.ended {
@@ -177,10 +212,13 @@ impl Notifier {
                 describe(alert, &target.spec);
             }
         }
-        let record = &mut alert.record;
-        (record.status, record.title, record.message) = (sign.status, sign.title, sign.message);
-        if record.acknowledged.as_ref().is_some_and(|held| held.status < sign.status) {
-            record.acknowledged = None;
+        let AlertRecord { status, title, message, .. } = &*alert.record;
+        if (*status, title.as_str(), message.as_deref()) != (sign.status, sign.title, sign.message) {
+            let record = alert.record_mut();
+            record.status = sign.status;
+            sign.title.clone_into(&mut record.title);
+            record.message = sign.message.map(str::to_owned);
+            record.acknowledged = record.acknowledged.take().filter(|held| held.status >= sign.status);
         }
         (alert.awaits, alert.seen) = (None, Some(now.moment));
         alert.streak = if alert.record.state == AlertState::Pending { alert.streak + 1 } else { 0 };
@@ -219,7 +257,7 @@ impl Notifier {
     /// Ends the episode of an alert. An alert that was never confirmed and never notified is forgotten.
     fn end(&mut self, subject: &Subject, resolution: Resolution, now: Now) {
         let Some(alert) = self.alerts.get(subject).filter(|alert| alert.is_open()) else { return };
-        let AlertRecord { state, notified, changes, .. } = &alert.record;
+        let AlertRecord { state, notified, changes, .. } = &*alert.record;
         let is_news = *state == AlertState::Firing || !notified.is_empty() || !changes.is_empty();
         self.unsettle_dependents(subject);
         if !is_news {
@@ -240,8 +278,7 @@ impl Notifier {
         let Some(spec) = subject.target().and_then(|target| self.targets.get(target)).map(|target| &target.spec) else {
             return 1;
         };
-        let (kind, target_name, labels) = (spec.kind.as_str(), spec.name.as_str(), spec.labels.as_slice());
-        let attributes = crate::Attributes { subject, status, kind, target_name, labels };
+        let attributes = crate::Attributes { subject, status, traits: &spec.traits };
         let of_route = || route::applying(&self.settings.routes, &attributes).first().and_then(|route| route.confirm);
         spec.confirm.or_else(of_route).unwrap_or(self.settings.confirm)
     }
@@ -256,10 +293,9 @@ impl Notifier {
 
 /// Takes over the properties of a target. Returns whether one of them changed.
 fn describe(alert: &mut Alert, spec: &TargetSpec) -> bool {
-    let AlertRecord { target_name, kind, labels, .. } = &mut alert.record;
-    if (&*target_name, &*kind, &*labels) == (&spec.name, &spec.kind, &spec.labels) {
-        return false;
+    let is_changed = alert.record.traits != spec.traits;
+    if !Arc::ptr_eq(&alert.record.traits, &spec.traits) {
+        alert.record_mut().traits = spec.traits.clone();
     }
-    (*target_name, *kind, *labels) = (spec.name.clone(), spec.kind.clone(), spec.labels.clone());
-    true
+    is_changed
 }

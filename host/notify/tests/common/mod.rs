@@ -1,11 +1,14 @@
 //! A notifier with a clock, a database of records, and receivers that remember what they were notified.
 
-use model::{AlertEvent, AlertRecord, AlertState, Moment, Notification, Status, Subject, TargetId, Timestamp};
+use model::{
+    AlertEvent, AlertRecord, AlertState, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp,
+};
 use notify::{
     Action, ChannelTraits, Finding, Health, Input, Matcher, Matchers, Notifier, Now, Outcome, Polled, Reading, Route,
     Settings, TargetSpec,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The wall clock at the start of the process: 1 March 2026.
@@ -19,15 +22,10 @@ pub(crate) struct Report {
 }
 
 impl Reading for Report {
-    fn findings(&self) -> Vec<Finding> {
+    fn findings(&self) -> Vec<Finding<'_>> {
         let unhealthy = self.statuses.iter().filter(|(_, status)| matches!(status, Status::Critical | Status::Warning));
-        let finding = |(name, status): (&String, &Status)| Finding {
-            dependency: name.clone(),
-            status: *status,
-            title: None,
-            message: Some(format!("{name} broke")),
-        };
-        unhealthy.map(finding).collect()
+        let (title, message) = (None, Some("it broke"));
+        unhealthy.map(|(name, status)| Finding { dependency: name, status: *status, title, message }).collect()
     }
 
     fn health(&self, dependency: &str) -> Health {
@@ -69,7 +67,7 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) targets: Vec<TargetSpec>,
     /// The records on disk.
-    pub(crate) records: BTreeMap<Subject, AlertRecord>,
+    pub(crate) records: BTreeMap<Subject, Arc<AlertRecord>>,
     pub(crate) heard: Vec<Heard>,
     pub(crate) notifications: Vec<(Now, Notification)>,
     /// The number of restarts and changes of the routes before each notification.
@@ -86,9 +84,11 @@ pub(crate) fn id(text: &str) -> TargetId {
 pub(crate) fn target(name: &str) -> TargetSpec {
     TargetSpec {
         id: id(name),
-        name: name.to_owned(),
-        kind: "http".to_owned(),
-        labels: vec![("site".to_owned(), "zurich".to_owned())],
+        traits: Arc::new(TargetTraits {
+            name: name.to_owned(),
+            kind: "http".to_owned(),
+            labels: vec![("site".to_owned(), "zurich".to_owned())],
+        }),
         host: Some(format!("{name}.example")),
         confirm: None,
         recover: None,
@@ -139,7 +139,7 @@ impl World {
     fn carry_out(&mut self) {
         for action in self.notifier.drain() {
             match action {
-                Action::Save(record) => drop(self.records.insert(record.subject.clone(), *record)),
+                Action::Save(record) => drop(self.records.insert(record.subject.clone(), record)),
                 Action::Forget(subject) => drop(self.records.remove(&subject)),
                 Action::Notify(notification) => {
                     let Notification { id, channel, route, alerts, .. } = &notification;

@@ -5,10 +5,11 @@
 use crate::tables::delivery;
 use model::{
     Acknowledgement, AlertChange, AlertEvent, AlertRecord, AlertState, Class, LastNotified, Resolution, Status,
-    Subject, Timestamp,
+    Subject, TargetTraits, Timestamp,
 };
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 pub(crate) const V11: &str = "
 CREATE TABLE alert (
@@ -87,9 +88,9 @@ impl From<&AlertRecord> for RecordWire {
             status: record.status.as_str().to_owned(),
             since: record.since.as_millis(),
             ended: record.ended.map(|(at, why)| (at.as_millis(), why.as_str().to_owned())),
-            target_name: record.target_name.clone(),
-            kind: record.kind.clone(),
-            labels: record.labels.clone(),
+            target_name: record.traits.name.clone(),
+            kind: record.traits.kind.clone(),
+            labels: record.traits.labels.clone(),
             title: record.title.clone(),
             message: record.message.clone(),
             ancestors: record.ancestors.clone(),
@@ -121,9 +122,7 @@ impl RecordWire {
             status: Status::from_word(&self.status)?,
             since: Timestamp::from_millis(self.since),
             ended: self.ended.map_or(Some(None), |end| ended(end).map(Some))?,
-            target_name: self.target_name,
-            kind: self.kind,
-            labels: self.labels,
+            traits: Arc::new(TargetTraits { name: self.target_name, kind: self.kind, labels: self.labels }),
             title: self.title,
             message: self.message,
             ancestors: self.ancestors,
@@ -191,9 +190,11 @@ mod tests {
             status: Status::Critical,
             since: at(5),
             ended: None,
-            target_name: "A".to_owned(),
-            kind: "http".to_owned(),
-            labels: vec![("site".to_owned(), "zurich".to_owned())],
+            traits: Arc::new(TargetTraits {
+                name: "A".to_owned(),
+                kind: "http".to_owned(),
+                labels: vec![("site".to_owned(), "zurich".to_owned())],
+            }),
             title: "Database".to_owned(),
             message: Some("gone".to_owned()),
             ancestors: vec!["node".to_owned()],
@@ -209,11 +210,11 @@ mod tests {
                 at: at(9),
             }],
         };
-        let other = AlertRecord { subject: Subject::Other(Class::Plugin, "pve".to_owned()), ..record.clone() };
-        apply(&connection, &AlertChange::Save(Box::new(other.clone()))).unwrap();
+        let other = AlertRecord { subject: Subject::Other(Class::Plugin, "pve".into()), ..record.clone() };
+        apply(&connection, &AlertChange::Save(Arc::new(other.clone()))).unwrap();
         for ended in [None, Some((at(10), Resolution::Missing))] {
             record.ended = ended;
-            apply(&connection, &AlertChange::Save(Box::new(record.clone()))).unwrap();
+            apply(&connection, &AlertChange::Save(Arc::new(record.clone()))).unwrap();
             assert_eq!(all(&connection).unwrap(), [record.clone(), other.clone()]);
         }
         apply(&connection, &AlertChange::Forget(record.subject.clone())).unwrap();

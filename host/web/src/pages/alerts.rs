@@ -211,7 +211,7 @@ fn name(alert: &AlertRecord) -> Markup {
     html! {
         (alert.title)
         @match &alert.subject {
-            Subject::Dependency { target, .. } => { " of " a href={ "/targets/" (target) } { (alert.target_name) } }
+            Subject::Dependency { target, .. } => { " of " a href={ "/targets/" (target) } { (alert.traits.name) } }
             Subject::Target(target) => { " " a href={ "/targets/" (target) } { "cannot be polled" } }
             Subject::Other(..) => {}
         }
