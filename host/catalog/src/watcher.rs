@@ -383,8 +383,9 @@ impl PluginWatcher {
     }
 }
 
-/// Loads the built-in plugins concurrently, because the first start unpacks their machine code; not all at once, because
-/// each takes a slot whose memory stays in use. Returns the loaded plugins by kind, and those that could not be loaded.
+/// Loads the built-in plugins concurrently, because the first start unpacks their machine code; not all at once,
+/// because each takes a slot whose memory stays in use. Returns the loaded plugins by kind, and those that could not be
+/// loaded.
 async fn load_built_in(sandbox: &Sandbox, all: &[BuiltIn]) -> (BTreeMap<Kind, Plugin>, Vec<Refused>) {
     let (mut built_in, mut refused) = (BTreeMap::new(), Vec::new());
     let loads = all.iter().map(|plugin| async move { (plugin, sandbox.load_built_in(*plugin).await) });

@@ -101,7 +101,7 @@ impl Alerting {
 /// A known state as the notifier reads it.
 pub(crate) struct KnownReading<'a> {
     known: &'a KnownState,
-    /// The places of the dependencies, if there are many. Most reports have nothing unhealthy, and need no map of names.
+    /// The places of the dependencies, if there are many. Most reports have nothing unhealthy, and need no such map.
     places: OnceCell<HashMap<&'a str, usize>>,
 }
 
