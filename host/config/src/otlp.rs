@@ -94,17 +94,13 @@ pub(crate) fn otlp(notes: &Notes<'_>, document: &[Entry]) -> Option<OtlpConfig> 
 
 /// Returns why a header cannot be sent.
 fn wrong_header(name: &str, value: &str, secrets: &BTreeMap<String, SecretSource>) -> Option<String> {
-    /// The headers that the host sets.
-    const OWN: [&str; 6] = ["connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Some("this is not the name of a header".to_owned());
-    }
+    /// The headers that the push itself sets.
+    const OWN: [&str; 2] = ["content-type", "user-agent"];
     if OWN.contains(&name.to_ascii_lowercase().as_str()) {
-        return Some("the host sets this header".to_owned());
+        return Some(format!("the header {name} is set by Polliwog itself"));
     }
-    if value.chars().any(char::is_control) {
-        return Some("its value has a line break or another control character".to_owned());
+    if let Err(why) = egress::settable_header(name, value) {
+        return Some(why);
     }
     let references = value.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
     let mut unknown = references.filter(|(_, name)| !secrets.contains_key(*name));
@@ -146,7 +142,7 @@ mod tests {
             ("[otlp]\nurl = \"http://a?b\"", "has no query"),
             ("[otlp]\nurl = \"http://a\"\nlogs = false\nmetrics = false", "p.toml:1: [otlp] sends nothing"),
             ("[otlp]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "is not the name of a header"),
-            ("[otlp]\nurl = \"http://a\"\nheaders = { Host = \"c\" }", "the host sets this header"),
+            ("[otlp]\nurl = \"http://a\"\nheaders = { Host = \"c\" }", "the header host is set by Polliwog itself"),
             ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"b\\nc\" }", "has a line break"),
             ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"${secret.t}\" }", "there is no secret \"t\" in [otlp]"),
             ("[otlp]\nurl = \"http://a\"\nintervall = \"1s\"", "unknown key"),

@@ -63,6 +63,7 @@ mod exchange;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grant;
+mod headers;
 mod mask;
 mod message;
 mod patience;
@@ -80,6 +81,7 @@ pub use connect::{Resolve, SystemResolver};
 pub use dial::secure;
 pub use error::{Error, ErrorClass, Seen};
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
+pub use headers::settable_header;
 pub use message::{BodyEncoding, Capture, CaptureSource, Method, Request, Response, Timing};
 pub use probe::ProbeStep;
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};

@@ -7,12 +7,13 @@ use crate::coalesce::{self, Coalescer};
 use crate::connect::{Destination, Resolve, SystemResolver};
 use crate::ended::Ended;
 use crate::exchange::{Common, Plan, Raw, Reading, exchange};
+use crate::headers::header;
 use crate::message::{Request, Response, Timing};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::{AvailableSecrets, references_in_path};
-use crate::{Error, ErrorClass, Grant, Narrowing, Origin, OriginGrant, Seen, requested};
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use crate::{Error, ErrorClass, Grant, Origin, OriginGrant, Seen, requested};
+use hyper::header::{HOST, HeaderMap, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,28 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
-
-/// Headers that only the host sets. A plugin's value could break the connection or a guarantee. For example, the answer
-/// to a request for a range, a difference or a character set can contain a secret in an encoding that masking does not
-/// recognise.
-const FORBIDDEN_HEADERS: [&str; 16] = [
-    "a-im",
-    "accept-charset",
-    "accept-encoding",
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "if-range",
-    "keep-alive",
-    "range",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "proxy-connection",
-];
 
 /// Maximum number of headers of one request.
 const MAX_HEADERS: usize = 100;
@@ -467,28 +446,4 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
     }
     let url = grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))?;
     requested(&url).map_err(|error| Error::BadRequest(error.to_string()))
-}
-
-fn header(
-    narrowing: &Narrowing,
-    known: &AvailableSecrets<'_>,
-    name: &str,
-    value: &str,
-) -> Result<(HeaderName, HeaderValue), Error> {
-    let bad =
-        || Error::BadRequest(format!("{:?} is not the name of a header", name.chars().take(60).collect::<String>()));
-    let name: HeaderName = name.parse().map_err(|_| bad())?;
-    // Some servers treat underscores as hyphens.
-    let normalized = name.as_str().replace('_', "-");
-    if FORBIDDEN_HEADERS.contains(&normalized.as_str()) || normalized.starts_with("proxy-") {
-        let remedy = if normalized == "host" { ": set host_header of the target instead" } else { "" };
-        return Err(Error::BadRequest(format!("the header {name} is set by Polliwog itself{remedy}")));
-    }
-    narrowing.check_header(&normalized)?;
-    let expanded = known.expand_header(value)?;
-    let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
-        Error::BadRequest(format!("the value of its header {name} has a line break or control character"))
-    })?;
-    value.set_sensitive(true);
-    Ok((name, value))
 }
