@@ -94,10 +94,10 @@ fn wire_channel(target: types::Target) -> notifier::Channel {
     notifier::Channel { name: id, url, settings, secrets, now, timeout_ms }
 }
 
-/// Texts come from targets, and plugins put them into bodies of requests: a reference to a secret in them must not be
-/// replaced by it.
+/// Texts come from targets, and plugins put them into headers and bodies of requests: a reference to a secret in them
+/// must not be replaced by it, and control characters must neither break a header nor reach a terminal.
 fn plain(text: &str) -> String {
-    text.replace("${", "$ {")
+    text.replace("${", "$ {").replace(|c: char| c.is_control() && c != '\n', " ")
 }
 
 fn wire_labels(labels: &[(String, String)]) -> Vec<types::Label> {
@@ -143,5 +143,15 @@ fn wire_alert(alert: &NotifiedAlert) -> notifier::Alert {
         labels: wire_labels(&alert.labels),
         link: alert.link.as_deref().map(plain),
         suppresses: alert.suppresses,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn texts_of_targets_have_no_references_to_secrets_and_no_control_characters() {
+        assert_eq!(plain("a ${secret.token}\u{1b}[31m\r\nb"), "a $ {secret.token} [31m \nb");
     }
 }
