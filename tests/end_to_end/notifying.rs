@@ -339,6 +339,9 @@ fn a_receiver_that_misbehaves_costs_only_its_own_notifications() {
         assert!(problem(&all, name).contains(why), "{name}: {}", problem(&all, name));
     }
     assert_eq!(problem(&all, "good"), "");
+    let status = host.command(&folder, &["status"]).1;
+    assert!(status.contains("channels    5\n") && status.contains(" huge does not deliver, "), "{status}");
+    assert!(!status.contains(" good does not"), "{status}");
     let waiting = deliveries(&host, "state=waiting&channel=hour");
     assert!(waiting.last().unwrap()["nextAttempt"].is_string(), "{waiting:?}");
     let polls = server.count("/shop");

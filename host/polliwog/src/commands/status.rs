@@ -14,6 +14,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let settings = ask(remote, Method::Get, "/api/v1/settings?limit=1", None).await?;
     let alerts = ask(remote, Method::Get, "/api/v1/alerts?state=firing&limit=1", None).await?;
     let silences = ask(remote, Method::Get, "/api/v1/silences", None).await?;
+    let channels = ask(remote, Method::Get, "/api/v1/channels", None).await?;
     if !health["queue"].is_object() || !stats["scheduler"].is_object() {
         return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
     }
@@ -21,7 +22,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let (firing, silenced) = (alerts["total"].clone(), active(&silences));
     let both = json!({
         "health": health, "stats": stats, "problems": problems, "alerts": firing, "silences": silenced.0,
-        "oldestSilence": silenced.1,
+        "oldestSilence": silenced.1, "channels": channels["channels"],
     });
     answer(remote, &both, |_| {
         for problem in problems.as_array().into_iter().flatten() {
@@ -46,6 +47,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             "host        polliwog {}, started {}\n\
              targets     {}: {}{dead}\n\
              alerts      {firing} firing{}\n\
+             channels    {}\n\
              queue       {} waiting, {} of them due within 12 s\n\
              polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
              held back   {}\n\
@@ -56,6 +58,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             health["instances"].as_array().map_or(0, Vec::len),
             counts.join(", "),
             of_silences(&silenced),
+            of_channels(&channels),
             queue["depth"],
             queue["dueWithinSeconds"],
             scheduler["JobsProcessed"],
@@ -89,5 +92,18 @@ fn of_silences((count, oldest): &(usize, Value)) -> String {
         (1, Some(since)) => format!(", a silence is active since {since}"),
         (count, None) => format!(", {count} maintenance windows are active"),
         (count, Some(since)) => format!(", {count} silences are active, the oldest since {since}"),
+    }
+}
+
+/// The number of channels, and each that does not deliver, with the reason and what waits for it.
+fn of_channels(channels: &Value) -> String {
+    let all = channels["channels"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let fails = all.iter().filter_map(|channel| {
+        let (name, problem) = (text(&channel["name"]), channel["problem"].as_str()?);
+        Some(format!("\n            {name} does not deliver, {} wait: {problem}", channel["waiting"]))
+    });
+    match all.len() {
+        0 => "none: alerts are only shown".to_owned(),
+        count => format!("{count}{}", fails.collect::<String>()),
     }
 }

@@ -33,7 +33,7 @@ impl Project {
         if path.as_os_str() == "email" && !path.exists() {
             bail!("the host itself sends email, without a plugin: use a [[channel]] and `polliwog channel test`");
         }
-        let found = std::fs::metadata(path).with_context(|| format!("cannot find {}", path.display()))?;
+        let found = std::fs::metadata(path).with_context(|| missing(path))?;
         let (component, folder) = if found.is_dir() {
             (newest_component(path)?, Some(path.to_owned()))
         } else {
@@ -97,6 +97,11 @@ pub(super) fn usual_sandbox(backtrace: Backtrace) -> anyhow::Result<Sandbox> {
 /// Returns the built-in plugin if `path` is its kind and not a file.
 pub(super) fn built_in(path: &Path) -> Option<&'static BuiltIn> {
     builtin_code::ALL.iter().find(|plugin| path.as_os_str() == plugin.kind && !path.exists())
+}
+
+fn missing(path: &Path) -> String {
+    let kinds: Vec<&str> = builtin_code::ALL.iter().map(|plugin| plugin.kind).collect();
+    format!("cannot find {}, and no built-in plugin is called so ({})", path.display(), kinds.join(", "))
 }
 
 /// Returns the path of a recording's golden report.
