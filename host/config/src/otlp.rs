@@ -96,7 +96,7 @@ pub(crate) fn otlp(notes: &Notes<'_>, document: &[Entry]) -> Option<OtlpConfig> 
 fn wrong_header(name: &str, value: &str, secrets: &BTreeMap<String, SecretSource>) -> Option<String> {
     /// The headers that the push itself sets.
     const OWN: [&str; 2] = ["content-type", "user-agent"];
-    if OWN.contains(&name.to_ascii_lowercase().as_str()) {
+    if OWN.contains(&name.to_ascii_lowercase().replace('_', "-").as_str()) {
         return Some(format!("the header {name} is set by Polliwog itself"));
     }
     if let Err(why) = egress::settable_header(name, value) {

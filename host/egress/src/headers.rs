@@ -27,8 +27,8 @@ const FORBIDDEN_HEADERS: [&str; 16] = [
     "proxy-connection",
 ];
 
-/// Parses the name of a header that a request may set. Returns it, and the name that rules are compared with. The error
-/// is one sentence.
+/// Returns the name, and the name with hyphens for underscores, which rules use. Fails with one sentence if it is not a
+/// name, or if only the host may set the header.
 fn header_name(text: &str) -> Result<(HeaderName, String), String> {
     let bad = || format!("{:?} is not the name of a header", text.chars().take(60).collect::<String>());
     let name: HeaderName = text.parse().map_err(|_| bad())?;
@@ -46,12 +46,8 @@ pub fn settable_header(name: &str, value: &str) -> Result<(), String> {
     let (name, _) = header_name(name)?;
     match HeaderValue::from_str(value) {
         Ok(_) => Ok(()),
-        Err(_) => Err(bad_value(&name)),
+        Err(_) => Err(format!("the value of {name} has a line break or control character")),
     }
-}
-
-fn bad_value(name: &HeaderName) -> String {
-    format!("the value of its header {name} has a line break or control character")
 }
 
 /// Checks a header of a request, and replaces the references to secrets in its value.
@@ -67,7 +63,9 @@ pub(crate) fn header(
     })?;
     narrowing.check_header(&normalized)?;
     let expanded = known.expand_header(value)?;
-    let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| Error::BadRequest(bad_value(&name)))?;
+    let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
+        Error::BadRequest(format!("the value of its header {name} has a line break or control character"))
+    })?;
     value.set_sensitive(true);
     Ok((name, value))
 }

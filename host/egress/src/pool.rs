@@ -21,7 +21,8 @@ use tokio::time::Instant;
 /// [`Peak`].
 const IDLE_EACH: usize = 8;
 /// Time after which a peak is forgotten, at the earliest, unless no connection is left. It is forgotten after twice
-/// this time, at the latest.
+/// this time, at the latest. An idle HTTP/1 connection takes 30 KB. Targets whose polls come in bursts at least this
+/// often keep theirs.
 const PEAK_TIME: Duration = Duration::from_secs(20);
 /// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;

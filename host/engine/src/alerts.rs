@@ -4,7 +4,7 @@ use crate::prepare::Targets;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::Config;
-use model::{AlertRecord, Class, Delivery, DependencyRecord, Status};
+use model::{AlertRecord, Class, Delivery, DependencyRecord, Status, TargetId};
 use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, Settings, Silence, TargetSpec};
 use sandbox::Role;
 use std::cell::OnceCell;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use store::{KnownState, ReadError, Store};
 
-/// Up to this many dependencies are found faster one by one than by a map.
+/// Up to about this many dependencies are compared faster than a map of their names is made.
 const FEW: usize = 32;
 /// The name of the route to the fallback channel. No route of the configuration can have it.
 const FALLBACK: &str = "(fallback)";
@@ -95,6 +95,17 @@ impl Alerting {
     pub fn restored(rules: AlertRules, store: &Store) -> Result<Self, ReadError> {
         let (waiting, last) = store.reader().waiting_deliveries()?;
         Ok(Self { rules, records: store.reader().alerts()?.into_iter().map(Arc::new).collect(), waiting, last })
+    }
+}
+
+/// Lets the restored alerts of a target share its properties, unless these changed meanwhile.
+pub(crate) fn share_traits(alerts: &mut [Arc<AlertRecord>], specs: &[TargetSpec]) {
+    let by_id: HashMap<&TargetId, &TargetSpec> = specs.iter().map(|spec| (&spec.id, spec)).collect();
+    for alert in alerts {
+        let spec = alert.subject.target().and_then(|target| by_id.get(target));
+        if let Some(spec) = spec.filter(|spec| spec.traits == alert.traits) {
+            Arc::make_mut(alert).traits = spec.traits.clone();
+        }
     }
 }
 

@@ -20,7 +20,7 @@ mod log;
 mod poll;
 mod reconfigure;
 
-use crate::alerts::Alerting;
+use crate::alerts::{Alerting, share_traits};
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::deployments::Deployments;
@@ -136,7 +136,7 @@ impl Driver {
         wiring: Wiring,
         mut scheduler: Scheduler,
         targets: Vec<(Arc<RuntimeTarget>, Option<Schedule<Moment>>)>,
-        Alerting { rules, records: alerts, waiting, last }: Alerting,
+        Alerting { rules, records: mut alerts, waiting, last }: Alerting,
     ) -> Self {
         let now = wiring.clock.now();
         let parts = OutboxParts {
@@ -147,8 +147,9 @@ impl Driver {
             bus: wiring.bus.clone(),
             mailbox: wiring.mailbox.clone(),
         };
+        let specs: Vec<_> = targets.iter().map(|(target, _)| rules.spec(target)).collect();
+        share_traits(&mut alerts, &specs);
         wiring.read_model.change_alerts(alerts.iter().cloned().map(AlertChange::Save).collect());
-        let specs = targets.iter().map(|(target, _)| rules.spec(target)).collect();
         let wall = wiring.clock.wall();
         let settings = rules.settings(&wiring.plugins);
         let outbox = Outbox::new(parts, waiting, &alerts);

@@ -271,7 +271,7 @@ pub struct AlertRecord {
     pub since: Timestamp,
     /// The end of the episode and its reason; `None` while it lasts.
     pub ended: Option<(Timestamp, Resolution)>,
-    /// The target; its default if the alert is not about one.
+    /// The properties of the target; empty if the alert is not about one.
     pub traits: Arc<TargetTraits>,
     /// The title for users.
     pub title: String,

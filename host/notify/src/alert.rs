@@ -80,7 +80,8 @@ impl Alert {
         self.record.state != AlertState::Resolved
     }
 
-    /// Whether a finding changes nothing, because the alert fires and says the same. The finding has no parent.
+    /// Whether a finding changes nothing, because the alert fires with the same status and texts. The caller checks
+    /// that the dependency has no parent.
     pub(crate) fn is_repeated_by(&self, finding: &Finding<'_>) -> bool {
         let AlertRecord { state, status, title, message, ancestors, .. } = &*self.record;
         let is_settled = *state == AlertState::Firing && self.streak == 0 && self.awaits.is_none();
@@ -119,6 +120,7 @@ impl Alert {
     }
 
     fn change(&mut self, now: Now) {
+        // Not `record_mut`, which would borrow `changes`, too.
         let record = Arc::make_mut(&mut self.record);
         if self.changes.len() == FLAP_CHANGES {
             self.changes.remove(0);

@@ -51,7 +51,7 @@ pub struct ChannelTraits {
 pub struct TargetSpec {
     /// The id.
     pub id: TargetId,
-    /// Its properties, which its alerts repeat.
+    /// Its properties, which its alerts share.
     pub traits: Arc<TargetTraits>,
     /// The host that the target's polls connect to; `None` if it is unknown.
     pub host: Option<String>,

@@ -17,7 +17,7 @@ pub struct Attributes<'a> {
     pub subject: &'a Subject,
     /// The alert's status.
     pub status: Status,
-    /// The target; its default if the alert is not about one.
+    /// The properties of the target; empty if the alert is not about one.
     pub traits: &'a TargetTraits,
 }
 

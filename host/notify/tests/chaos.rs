@@ -197,7 +197,7 @@ impl Run {
     fn flap(&mut self, target: &'static str) {
         for change in 0..self.random.random_range(2..12) {
             let status = if change % 2 == 0 { Status::Critical } else { Status::Ok };
-            let report = Report { statuses: [("p".to_owned(), status)].into(), parents: BTreeMap::new() };
+            let report = Report { statuses: [("p".to_owned(), status)].into(), ..Report::default() };
             for _ in 0..REPORTS {
                 if self.is_enabled(target) {
                     self.naive.report(&id(target), &report);

@@ -111,6 +111,7 @@ fn a_broken_parent_explains_its_children() {
     let report = |rack, node, vm| Report {
         statuses: [("rack", rack), ("node", node), ("vm", vm)].map(|(n, s): (&str, _)| (n.to_owned(), s)).into(),
         parents: parents.map(|(child, parent)| (child.to_owned(), parent.to_owned())).into(),
+        ..Report::default()
     };
     let twice = |world: &mut World, report: Report| {
         world.report("a", &report);
@@ -213,6 +214,38 @@ fn alerts_repeat_until_they_are_acknowledged_or_get_worse() {
     assert_eq!(world.record(&subject).unwrap().acknowledged, None);
     world.advance(4 * 3600);
     assert_eq!(world.news(), heard(&[("a/db", Repeated)]));
+}
+
+#[test]
+fn a_repetition_has_the_texts_of_the_last_report() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.advance(60);
+    for (texts, title, summary) in [
+        ((None, Some("refused")), "db", "still, for 4 h: refused"),
+        ((Some("Database"), Some("refused")), "Database", "still, for 8 h: refused"),
+        ((None, None), "db", "still, for 12 h: it broke"),
+    ] {
+        world.report("a", &Report { statuses: [("db".to_owned(), Critical)].into(), texts, ..Report::default() });
+        world.advance(4 * 3600);
+        let (_, last) = world.notifications.last().unwrap();
+        assert_eq!((last.alerts[0].title.as_str(), last.alerts[0].summary.as_str()), (title, summary));
+    }
+}
+
+#[test]
+fn readers_share_the_records_of_alerts_until_they_change() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.advance(60);
+    let subject = Subject::dependency(&id("a"), "db");
+    let is_shared = |world: &World| std::ptr::eq(&raw const *world.records[&subject], world.record(&subject).unwrap());
+    assert!(is_shared(&world));
+    world.apply(Input::Targets(vec![target("a")]));
+    world.observe("a", &[("db", Critical)]);
+    assert!(is_shared(&world), "nothing changed");
+    world.restart();
+    assert!(is_shared(&world), "nothing changed over a restart");
 }
 
 #[test]

@@ -40,15 +40,21 @@ pub(crate) fn rest_unused(plugins: &[Plugin], config: &Config) {
     plugins.iter().filter(|plugin| !used.contains(&plugin.descriptor().kind)).for_each(Plugin::rest);
 }
 
-/// Returns memory to the system that only the start needed: unused heap, and the pages of the files of this program and
-/// of its plugins. The system maps a page again when it is used.
+/// Returns unused memory of the heap to the system.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
-pub(crate) fn release_start(plugins: &[Plugin]) {
+pub(crate) fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it returns unused memory of the allocator, which may happen at any time.
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Returns memory to the system that only the start needed: unused heap, and the pages of the files of this program and
+/// of its plugins. The system maps a page again when it is used.
+#[allow(unsafe_code, reason = "no crate has a safe function for it")]
+pub(crate) fn release_start(plugins: &[Plugin]) {
+    trim_heap();
     let (Ok(maps), Ok(own)) = (std::fs::read_to_string("/proc/self/smaps"), std::fs::read_link("/proc/self/exe"))
     else {
         return;

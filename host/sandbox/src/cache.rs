@@ -116,7 +116,7 @@ pub(crate) struct Vaults(Mutex<LruCache<Owner, Arc<Captured>>>);
 
 impl Vaults {
     pub(crate) fn new() -> Self {
-        // One with a limit reserves memory for all owners at once.
+        // `LruCache::new` reserves memory for its capacity. `of` enforces the limit.
         Self(Mutex::new(LruCache::unbounded()))
     }
 

@@ -94,14 +94,20 @@ fn wire_channel(target: types::Target) -> notifier::Channel {
     notifier::Channel { name: id, url, settings, secrets, now, timeout_ms }
 }
 
-/// Texts come from targets, and plugins put them into headers and bodies of requests: a reference to a secret in them
-/// must not be replaced by it, and control characters must neither break a header nor reach a terminal.
+/// Texts come from targets, and plugins put them into requests: a reference to a secret in them must not be replaced by
+/// it, and control characters must not reach a terminal. Lines and tabs are kept.
 fn plain(text: &str) -> String {
-    text.replace("${", "$ {").replace(|c: char| c.is_control() && c != '\n', " ")
+    let is_odd = |c: char| c.is_control() && c != '\n' && c != '\t';
+    text.replace("${", "$ {").replace("\r\n", "\n").replace(is_odd, " ")
+}
+
+/// A text of one line, which may become the value of a header.
+fn line(text: &str) -> String {
+    plain(text).replace(['\n', '\t'], " ")
 }
 
 fn wire_labels(labels: &[(String, String)]) -> Vec<types::Label> {
-    labels.iter().map(|(name, value)| types::Label { name: plain(name), value: plain(value) }).collect()
+    labels.iter().map(|(name, value)| types::Label { name: line(name), value: line(value) }).collect()
 }
 
 fn wire_notification(notification: &Notification) -> notifier::Notification {
@@ -133,25 +139,27 @@ fn wire_alert(alert: &NotifiedAlert) -> notifier::Alert {
         },
         class: alert.subject.class().as_str().to_owned(),
         target_id: alert.subject.target().map(ToString::to_string),
-        target_name: plain(&alert.target_name),
-        kind: plain(&alert.kind),
-        dependency: alert.subject.dependency_name().map(plain),
-        title: plain(&alert.title),
+        target_name: line(&alert.target_name),
+        kind: line(&alert.kind),
+        dependency: alert.subject.dependency_name().map(line),
+        title: line(&alert.title),
         summary: plain(&alert.summary),
         since: millis(alert.since),
         resolved_at: alert.resolved_at.map(millis),
         labels: wire_labels(&alert.labels),
-        link: alert.link.as_deref().map(plain),
+        link: alert.link.as_deref().map(line),
         suppresses: alert.suppresses,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{line, plain};
 
     #[test]
     fn texts_of_targets_have_no_references_to_secrets_and_no_control_characters() {
-        assert_eq!(plain("a ${secret.token}\u{1b}[31m\r\nb"), "a $ {secret.token} [31m \nb");
+        let text = "a ${secret.token}\u{1b}[31m\r\nb\tc";
+        assert_eq!(plain(text), "a $ {secret.token} [31m\nb\tc");
+        assert_eq!(line(text), "a $ {secret.token} [31m b c");
     }
 }

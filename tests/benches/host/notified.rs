@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// Each has ten dependencies, which break and recover together: a thousand transitions.
 const TARGETS: usize = 50;
-/// Time for reports that confirm, for notifications, and for the writer.
-const HALF: Duration = Duration::from_secs(25);
+/// The time for which all dependencies are down, and then up again.
+const PHASE: Duration = Duration::from_secs(25);
 
-/// Fifty targets of ten dependencies, polled every second: a minute without transitions, and one in which all break and
+/// Fifty targets of ten dependencies, polled every second for 50 s: without transitions, and while all break and
 /// recover, without channels and with two.
 pub(crate) fn notified(port: u16, _: &Requests) {
     let received = Arc::new(AtomicUsize::new(0));
@@ -35,8 +35,10 @@ pub(crate) fn notified(port: u16, _: &Requests) {
         )
         .unwrap();
     }
-    println!("\nsettings: {TARGETS} targets of 10 dependencies, every second, for {} s", 2 * HALF.as_secs());
-    println!("| channels | began to fire | resolved | notifications | CPU s | MB written | memory MB |");
+    println!("\nsettings: {TARGETS} targets of 10 dependencies, every second, for {} s", 2 * PHASE.as_secs());
+    println!(
+        "| channels | began to fire | resolved | requests received | CPU s | MB written | memory MB, while down and after |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for _ in 0..3 {
         for (channels, breaks) in [("", false), ("", true), (channels.as_str(), true)] {
@@ -47,12 +49,12 @@ pub(crate) fn notified(port: u16, _: &Requests) {
             received.store(0, Ordering::Relaxed);
             let (cpu, before) = (host.cpu(), written(host.id()));
             DOWN.store(breaks, Ordering::Relaxed);
-            thread::sleep(HALF);
-            let firing = alerts(&host, "firing");
+            thread::sleep(PHASE);
+            let (firing, memory) = (alerts(&host, "firing"), host.memory().1);
             DOWN.store(false, Ordering::Relaxed);
-            thread::sleep(HALF);
+            thread::sleep(PHASE);
             println!(
-                "| {} | {firing} | {} | {} | {:.2} | {:.2} | {:.1} |",
+                "| {} | {firing} | {} | {} | {:.2} | {:.2} | {memory:.1}, {:.1} |",
                 if channels.is_empty() { 0 } else { 2 },
                 alerts(&host, "resolved"),
                 received.load(Ordering::Relaxed),

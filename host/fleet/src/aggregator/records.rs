@@ -146,9 +146,9 @@ impl Records {
 
     fn grow(&mut self, device: u32) {
         let old = self.places[device as usize];
-        // Most devices have two or three records, and abandoned places of these few sizes are soon reused.
+        // Most devices have one to four records.
         let capacity =
-            if old.capacity < 8 { old.capacity + 1 } else { old.capacity.saturating_add(old.capacity.div_ceil(2)) };
+            if old.capacity < 4 { old.capacity + 1 } else { old.capacity.saturating_add(old.capacity.div_ceil(2)) };
         let reused = self.free.get_mut(usize::from(capacity)).and_then(Vec::pop);
         let offset = reused.unwrap_or_else(|| {
             let offset = u32::try_from(self.slab.len()).expect("the slab has fewer than 2^32 records");

@@ -25,8 +25,13 @@ impl Notifier {
         let edges = specs.iter().map(|spec| (spec.id.clone(), spec.depends_on.clone())).collect();
         (self.needs, self.cut) = Needs::new(edges);
         let mut before = std::mem::take(&mut self.targets);
-        for spec in specs {
-            let is_down = before.remove(&spec.id).is_some_and(|held| held.is_down && spec.is_enabled);
+        for mut spec in specs {
+            let held = before.remove(&spec.id);
+            // Its alerts share the earlier value.
+            if let Some(same) = held.as_ref().filter(|held| held.spec.traits == spec.traits) {
+                spec.traits = same.spec.traits.clone();
+            }
+            let is_down = held.is_some_and(|held| held.is_down && spec.is_enabled);
             self.targets.insert(spec.id.clone(), Target { spec, is_down });
         }
         for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
@@ -109,8 +114,8 @@ impl Notifier {
         }
     }
 
-    /// Removes the findings that only repeat what their alerts say, as most do while something is broken. Returns the
-    /// others, and the other alerts of the target's dependencies. The findings are sorted by dependency, as alerts are.
+    /// Removes the findings that repeat their alerts. Returns the others, and the other alerts of the target's
+    /// dependencies. `findings` are sorted by dependency, in the order of [`Subject`].
     fn without_repeated<'a>(
         &mut self,
         target: &TargetId,
@@ -118,23 +123,23 @@ impl Notifier {
         reading: &dyn Reading,
         now: Now,
     ) -> (Vec<Finding<'a>>, BTreeSet<Subject>) {
-        let (mut news, mut others) = (Vec::new(), BTreeSet::new());
+        let (mut kept, mut others) = (Vec::new(), BTreeSet::new());
         let mut findings = findings.into_iter().peekable();
         for (subject, alert) in self.alerts.range_mut(Subject::dependency(target, Arc::default())..) {
             let Some(name) = subject.dependency_name().filter(|_| subject.target() == Some(target)) else { break };
-            news.extend(std::iter::from_fn(|| findings.next_if(|finding| finding.dependency < name)));
+            kept.extend(std::iter::from_fn(|| findings.next_if(|finding| finding.dependency < name)));
             match findings.next_if(|finding| finding.dependency == name) {
                 Some(same) if alert.is_repeated_by(&same) && reading.parent(name).is_none() => {
                     alert.seen = Some(now.moment);
                 }
                 other => {
-                    news.extend(other);
+                    kept.extend(other);
                     others.insert(subject.clone());
                 }
             }
         }
-        news.extend(findings);
-        (news, others)
+        kept.extend(findings);
+        (kept, others)
     }
 
     /// Updates the ancestors of an alert. Those of all alerts of a target are from one report: together, the parents of

@@ -19,12 +19,14 @@ const START: i64 = 1_772_323_200_000;
 pub(crate) struct Report {
     pub(crate) statuses: BTreeMap<String, Status>,
     pub(crate) parents: BTreeMap<String, String>,
+    /// The title and the message of what is unhealthy. Without a message, it is "it broke".
+    pub(crate) texts: (Option<&'static str>, Option<&'static str>),
 }
 
 impl Reading for Report {
     fn findings(&self) -> Vec<Finding<'_>> {
         let unhealthy = self.statuses.iter().filter(|(_, status)| matches!(status, Status::Critical | Status::Warning));
-        let (title, message) = (None, Some("it broke"));
+        let (title, message) = (self.texts.0, self.texts.1.or(Some("it broke")));
         unhealthy.map(|(name, status)| Finding { dependency: name, status: *status, title, message }).collect()
     }
 
@@ -201,7 +203,7 @@ impl World {
     /// Reports statuses without parents.
     pub(crate) fn observe(&mut self, target: &str, statuses: &[(&str, Status)]) {
         let statuses = statuses.iter().map(|(name, status)| ((*name).to_owned(), *status)).collect();
-        self.report(target, &Report { statuses, parents: BTreeMap::new() });
+        self.report(target, &Report { statuses, ..Report::default() });
     }
 
     pub(crate) fn fail(&mut self, target: &str, is_network: bool, unreachable: Option<&str>) {

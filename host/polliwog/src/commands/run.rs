@@ -43,8 +43,9 @@ use web::{Listening, Port};
 const INTERRUPTED: u8 = 130;
 /// The time after which a start is over.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Further time until the connections are closed that only the first polls of all targets needed.
-const CALM: Duration = Duration::from_secs(35);
+/// Further time until egress has closed the connections that only the first polls of all targets needed: 40 s after
+/// these.
+const CLOSED: Duration = Duration::from_secs(35);
 
 /// Runs the host until a signal ends it.
 pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
@@ -379,8 +380,9 @@ impl Running {
             tokio::time::sleep(SETTLED).await;
             means::rest_unused(&loaded, &config);
             means::release_start(&loaded);
-            tokio::time::sleep(CALM).await;
-            means::release_start(&loaded);
+            drop((loaded, config));
+            tokio::time::sleep(CLOSED).await;
+            means::trim_heap();
         });
         asked.wait().await;
         health.end();

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
     let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
+    if !health["queue"].is_object() || !stats["scheduler"].is_object() {
+        return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
+    }
     let settings = ask(remote, Method::Get, "/api/v1/settings?limit=1", None).await?;
     let alerts = ask(remote, Method::Get, "/api/v1/alerts?state=firing&limit=1", None).await?;
     let silences = ask(remote, Method::Get, "/api/v1/silences", None).await?;
     let channels = ask(remote, Method::Get, "/api/v1/channels", None).await?;
-    if !health["queue"].is_object() || !stats["scheduler"].is_object() {
-        return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
-    }
     let problems = settings["problems"].clone();
     let (firing, silenced) = (alerts["total"].clone(), active(&silences));
     let both = json!({
@@ -95,12 +95,12 @@ fn of_silences((count, oldest): &(usize, Value)) -> String {
     }
 }
 
-/// The number of channels, and each that does not deliver, with the reason and what waits for it.
+/// The number of channels, and each that does not deliver, with the reason and the number of its waiting notifications.
 fn of_channels(channels: &Value) -> String {
     let all = channels["channels"].as_array().map(Vec::as_slice).unwrap_or_default();
     let fails = all.iter().filter_map(|channel| {
         let (name, problem) = (text(&channel["name"]), channel["problem"].as_str()?);
-        Some(format!("\n            {name} does not deliver, {} wait: {problem}", channel["waiting"]))
+        Some(format!("\n            {name} does not deliver, {} notifications wait: {problem}", channel["waiting"]))
     });
     match all.len() {
         0 => "none: alerts are only shown".to_owned(),

@@ -191,7 +191,7 @@ fn wanted(shared: &Shared, bytes: &[u8]) -> Result<NewSilence, ApiError> {
     let conditions = checked(r#match)?;
     shared.host.matching(&conditions).map_err(|why| wrong("match", why))?;
     if !(1..=LONGEST).contains(&seconds) {
-        return Err(wrong("seconds", format!("a silence lasts a second to 366 days, which are {LONGEST} seconds")));
+        return Err(wrong("seconds", format!("use 1 to {LONGEST} seconds (366 days)")));
     }
     for (field, text, least) in [("author", &author, 1), ("comment", &comment, 0)] {
         let is_visible = text.chars().all(|letter| !letter.is_control() && !model::is_invisible(letter));

@@ -101,7 +101,7 @@ pub(super) fn built_in(path: &Path) -> Option<&'static BuiltIn> {
 
 fn missing(path: &Path) -> String {
     let kinds: Vec<&str> = builtin_code::ALL.iter().map(|plugin| plugin.kind).collect();
-    format!("cannot find {}, and no built-in plugin is called so ({})", path.display(), kinds.join(", "))
+    format!("cannot find {}; the built-in plugins are {}", path.display(), kinds.join(", "))
 }
 
 /// Returns the path of a recording's golden report.
