@@ -147,7 +147,7 @@ fn a_recorded_notification_is_replayed_compared_and_measured() {
     let send =
         ["plugin", "send", "hook.wasm", "--event", "firing", "--record", recorded, "--url", &url, "--secret", &secret];
     let (code, out, why) = output(&folder, &send);
-    assert!(code == 0 && out.contains("it was taken: 1 requests"), "{out}{why}");
+    assert!(code == 0 && out.contains("it was taken: 1 request, "), "{out}{why}");
     let received = &receiver.all()[0];
     assert_eq!(
         (received.path.as_str(), &received.json()["title"]),

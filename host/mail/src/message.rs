@@ -6,7 +6,7 @@ use lettre::Message;
 use lettre::message::MultiPart;
 use lettre::message::header::{HeaderName, HeaderValue};
 use maud::{DOCTYPE, Markup, html};
-use model::{AlertEvent, Notification, NotifiedAlert, Status, Timestamp};
+use model::{AlertEvent, Notification, NotifiedAlert, Status, Timestamp, short_duration};
 
 /// The domain of message ids. They need not be addresses; RFC 5322, 3.6.4 asks that they be unique.
 const DOMAIN: &str = "polliwog.invalid";
@@ -103,7 +103,7 @@ fn counts(notification: &Notification) -> String {
 fn facts(alert: &NotifiedAlert, now: Timestamp) -> Vec<(&'static str, String)> {
     let mut facts = vec![("What", alert.summary.clone())];
     let end = alert.resolved_at.filter(|_| is_over(alert));
-    let lasted = duration(end.unwrap_or(now).since(alert.since).as_secs());
+    let lasted = short_duration(end.unwrap_or(now).since(alert.since));
     if alert.event != AlertEvent::Test {
         facts.push(("Since", format!("{} ({lasted})", time(alert.since))));
     }
@@ -124,16 +124,6 @@ fn facts(alert: &NotifiedAlert, now: Timestamp) -> Vec<(&'static str, String)> {
 fn time(at: Timestamp) -> String {
     Instant::from_millisecond(at.as_millis())
         .map_or_else(|_| "unknown".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
-}
-
-/// A duration in its two largest units, rounded down.
-fn duration(seconds: u64) -> String {
-    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
 }
 
 fn rest(notification: &Notification) -> Option<String> {

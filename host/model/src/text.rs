@@ -1,6 +1,7 @@
-//! Detects characters in untrusted text that can deceive the reader, and shows bytes as text.
+//! Detects characters in untrusted text that can deceive the reader, and shows bytes and durations as text.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Returns true for an invisible character that changes how others are read: direction marks and overrides, zero-width
 /// spaces, tags (Unicode general category Cf). The joiners that emoji and some scripts need are excluded.
@@ -18,4 +19,34 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// A duration in its two largest units, rounded down: `45 s`, `12 min`, `3 h 5 min`, `2 d 4 h`.
+pub fn short_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let check = |seconds, expected: &str| assert_eq!(short_duration(Duration::from_secs(seconds)), expected);
+        check(45, "45 s");
+        check(754, "12 min");
+        check(3600, "1 h");
+        check(11_100, "3 h 5 min");
+        check(187_300, "2 d 4 h");
+        check(172_900, "2 d");
+    }
 }

@@ -1,9 +1,10 @@
 //! The texts of a notification.
 
 use crate::alert::Alert;
-use model::{AlertEvent, AlertRecord, Class, NotifiedAlert, Resolution, Status, Subject, Timestamp, hex};
+use model::{
+    AlertEvent, AlertRecord, Class, NotifiedAlert, Resolution, Status, Subject, Timestamp, hex, short_duration,
+};
 use sha2::{Digest, Sha256};
-use std::time::Duration;
 
 /// Bytes of a fingerprint: two alerts have the same one with a probability that can be neglected.
 const FINGERPRINT: usize = 16;
@@ -63,11 +64,11 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
     };
     match event {
         AlertEvent::Firing | AlertEvent::Test => wrong,
-        AlertEvent::Repeated => format!("still, for {}: {wrong}", duration(at.since(since))),
+        AlertEvent::Repeated => format!("still, for {}: {wrong}", short_duration(at.since(since))),
         AlertEvent::Flapping => format!("fires and resolves repeatedly; silent until it is stable. Last: {wrong}"),
         AlertEvent::Resolved => {
             let (end, resolution) = record.ended.unwrap_or((at, Resolution::Recovered));
-            let lasted = duration(end.since(since));
+            let lasted = short_duration(end.since(since));
             match resolution {
                 Resolution::Recovered => format!("recovered after {lasted}"),
                 Resolution::Missing => format!("no longer reported, after {lasted}"),
@@ -78,35 +79,5 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
                 Resolution::Disabled => format!("over because the target was disabled, after {lasted}"),
             }
         }
-    }
-}
-
-/// A duration in its two largest units, rounded down: `45 s`, `12 min`, `3 h 5 min`, `2 d 4 h`.
-fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, 0) => format!("{hours} h"),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, 0, _) => format!("{days} d"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_short() {
-        let check = |seconds, expected: &str| assert_eq!(duration(Duration::from_secs(seconds)), expected);
-        check(45, "45 s");
-        check(754, "12 min");
-        check(3600, "1 h");
-        check(11_100, "3 h 5 min");
-        check(187_300, "2 d 4 h");
-        check(172_900, "2 d");
     }
 }

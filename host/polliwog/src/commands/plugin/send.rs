@@ -58,6 +58,7 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
         bail!("it was not taken ({}): {}", failure.code, failure.message);
     }
     let (wall, cpu) = (usage.wall.as_secs_f64() * 1000.0, usage.cpu.as_secs_f64() * 1000.0);
-    print(&format!("it was taken: {} requests, {wall:.1} ms, of it {cpu:.1} ms of processor time", usage.requests))?;
+    let requests = counted(usage.requests as usize, "request");
+    print(&format!("it was taken: {requests}, {wall:.1} ms, of it {cpu:.1} ms of processor time"))?;
     Ok(0)
 }
