@@ -138,6 +138,18 @@ fn a_broken_parent_explains_its_children() {
 }
 
 #[test]
+fn a_parent_that_is_reported_later_explains_its_child() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.advance(60);
+    let (db, node) = (Subject::dependency(&id("a"), "db"), Subject::dependency(&id("a"), "node"));
+    let statuses = ["db", "node"].map(|name| (name.to_owned(), Critical)).into();
+    let parents = [("db".to_owned(), "node".to_owned())].into();
+    world.report("a", &Report { statuses, parents, ..Report::default() });
+    assert_eq!(world.record(&db).unwrap().suppressed_by, Some(node));
+}
+
+#[test]
 fn a_target_explains_those_that_depend_on_it() {
     let depends = |name: &str, on: &[(&str, Option<&str>)]| TargetSpec {
         depends_on: on.iter().map(|(on, part)| (id(on), part.map(ToOwned::to_owned))).collect(),
