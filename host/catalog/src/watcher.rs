@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 const SCAN: Duration = Duration::from_secs(1);
 /// Refused files that may be accepted now are checked again after this many scans.
 const AGAIN: u32 = 10;
-/// Most built-in plugins that are loaded at the same time: enough to keep small machines busy.
-const LOADED_AT_ONCE: usize = 3;
+/// Most built-in plugins that are loaded at the same time. With fewer, a start takes longer.
+const LOADED_AT_ONCE: usize = 8;
 
 /// How a start treats files that are not compiled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
