@@ -46,8 +46,12 @@ pub fn settable_header(name: &str, value: &str) -> Result<(), String> {
     let (name, _) = header_name(name)?;
     match HeaderValue::from_str(value) {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("the value of {name} has a line break or control character")),
+        Err(_) => Err(bad_value(&name)),
     }
+}
+
+fn bad_value(name: &HeaderName) -> String {
+    format!("the value of header {name} has a line break or control character")
 }
 
 /// Checks a header of a request, and replaces the references to secrets in its value.
@@ -63,9 +67,7 @@ pub(crate) fn header(
     })?;
     narrowing.check_header(&normalized)?;
     let expanded = known.expand_header(value)?;
-    let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
-        Error::BadRequest(format!("the value of its header {name} has a line break or control character"))
-    })?;
+    let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| Error::BadRequest(bad_value(&name)))?;
     value.set_sensitive(true);
     Ok((name, value))
 }

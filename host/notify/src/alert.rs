@@ -85,7 +85,7 @@ impl Alert {
     pub(crate) fn is_repeated_by(&self, finding: &Finding<'_>) -> bool {
         let AlertRecord { state, status, title, message, ancestors, .. } = &*self.record;
         let is_settled = *state == AlertState::Firing && self.streak == 0 && self.awaits.is_none();
-        let (title_now, message_now) = (finding.title.unwrap_or(finding.dependency), finding.message);
+        let (title_now, message_now) = (finding.shown_title(), finding.message);
         let is_same = (*status, title.as_str(), message.as_deref()) == (finding.status, title_now, message_now);
         is_settled && is_same && ancestors.is_empty()
     }

@@ -1,12 +1,17 @@
 //! Detects that the host itself cannot reach the network: most hosts that were polled within a minute stopped
 //! answering.
 
-use model::Moment;
+use model::{Class, Moment, Subject};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// The name of the alert that this host cannot reach the network.
 pub const NETWORK: &str = "network";
+
+/// The subject of that alert.
+pub(crate) fn network() -> Subject {
+    Subject::Other(Class::Host, NETWORK.into())
+}
 
 /// The period in which hosts must fail together.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -93,6 +93,13 @@ pub struct Finding<'a> {
     pub message: Option<&'a str>,
 }
 
+impl<'a> Finding<'a> {
+    /// Returns the title of its alert: the name if it has no other.
+    pub(crate) fn shown_title(&self) -> &'a str {
+        self.title.unwrap_or(self.dependency)
+    }
+}
+
 /// Access to the known state of a target after a report.
 pub trait Reading {
     /// Returns the dependencies that are critical or have a warning.

@@ -6,12 +6,12 @@ mod flush;
 mod observe;
 
 use crate::alert::Alert;
-use crate::blind::{Blind, NETWORK};
+use crate::blind::{self, Blind};
 use crate::groups::Groups;
 use crate::input::{Action, Input, Now, Settings, TargetSpec};
 use crate::ranks::Needs;
 use crate::silence::Silence;
-use model::{AlertRecord, Class, Moment, Subject, TargetId, Timestamp};
+use model::{AlertRecord, Moment, Subject, TargetId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,8 +93,7 @@ impl Notifier {
             notifier.alerts.insert(record.subject.clone(), Alert::restored(record, now));
         }
         notifier.restore_groups(now);
-        let network = Subject::Other(Class::Host, NETWORK.into());
-        if notifier.alerts.get(&network).is_some_and(Alert::is_open) {
+        if notifier.alerts.get(&blind::network()).is_some_and(Alert::is_open) {
             notifier.blind = Blind::active(targets.iter().filter_map(|spec| spec.host.clone()).collect());
         }
         notifier.apply(Input::Targets(targets), now);

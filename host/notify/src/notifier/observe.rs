@@ -2,7 +2,7 @@
 
 use super::{Notifier, Target};
 use crate::alert::Alert;
-use crate::blind::NETWORK;
+use crate::blind::{self, NETWORK};
 use crate::input::{Action, Finding, Health, Now, Outcome, Polled, Reading, TargetSpec, Trouble};
 use crate::ranks::{self, Needs};
 use crate::route;
@@ -92,8 +92,8 @@ impl Notifier {
         findings.retain(|finding| is_unhealthy(finding.status));
         findings.sort_unstable_by_key(|finding| finding.dependency);
         let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
-        for Finding { dependency, status, title, message } in findings {
-            let title = title.unwrap_or(dependency);
+        for finding in findings {
+            let (title, Finding { dependency, status, message, .. }) = (finding.shown_title(), finding);
             let subject = Subject::dependency(target, dependency);
             self.raise(&subject, Sign { status, title, message, is_certain: false }, now);
             subjects.insert(subject);
@@ -183,7 +183,7 @@ impl Notifier {
     fn lose_network(&mut self, silent: usize, all: usize, now: Now) {
         let title = "this host cannot reach the network";
         let message = format!("{silent} of {all} hosts stopped answering within a minute");
-        let subject = Subject::Other(Class::Host, NETWORK.into());
+        let subject = blind::network();
         let sign = Sign { status: Status::Critical, title, message: Some(&message), is_certain: true };
         self.raise(&subject, sign, now);
         self.unsettle_all();
@@ -191,7 +191,7 @@ impl Notifier {
 
     /// The network works again. Alerts that were held back are notified if another report confirms them.
     fn see_again(&mut self, now: Now) {
-        self.end(&Subject::Other(Class::Host, NETWORK.into()), Resolution::Recovered, now);
+        self.end(&blind::network(), Resolution::Recovered, now);
         let open: Vec<Subject> =
             self.alerts.iter().filter(|(_, alert)| alert.is_open()).map(|(key, _)| key.clone()).collect();
         for subject in open.iter().filter(|subject| subject.target().is_some()) {
