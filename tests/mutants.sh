@@ -79,6 +79,9 @@ notify_mutants=(
     "a group ignores its interval|groups.rs|soonest.max(last.after(times.interval))|soonest"
     "a restart forgets when a group was notified|notifier.rs|        notifier.restore_groups(now);|"
     "a lost network is not noticed|blind.rs|silent.len() * 100 < all * SHARE|true"
+    "a repeated report confirms nothing|notifier/evaluate.rs|            target.is_settled = false;|"
+    "a report is skipped before its alerts are confirmed|notifier/observe.rs|held.is_settled = is_settled && !is_open;|held.is_settled = !is_open;"
+    "a skipped report does not count as confirmation|notifier/observe.rs|(held.is_settled, held.repeated) = (true, Some(now.moment))|held.is_settled = true"
     "an alert is notified before a report confirms it again|notifier/evaluate.rs| \|\| alert.awaits.is_some()|"
 )
 

@@ -117,6 +117,8 @@ pub trait Reading {
 pub enum Outcome<'a> {
     /// The poll returned a report.
     Report(&'a dyn Reading),
+    /// The poll returned a report that says of each dependency what the target's last report said.
+    Repeated(&'a dyn Reading),
     /// The poll failed.
     Failed {
         /// Whether it failed in name resolution, connecting, or by a time-out.

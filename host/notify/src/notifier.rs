@@ -21,10 +21,15 @@ const MAX_RESOLVED: usize = 1_000;
 /// A change of the offset between the two clocks by more than this means that the wall clock was set.
 const CLOCK_SET_MS: i64 = 1_000;
 
-/// A target, and whether nothing in its last report is healthy.
+/// A target as its last report left it.
 struct Target {
     spec: TargetSpec,
+    /// Whether nothing in the report is healthy.
     is_down: bool,
+    /// Whether the same report has no effect: all alerts of the target fire with what it says.
+    is_settled: bool,
+    /// When such a report arrived last.
+    repeated: Option<Moment>,
 }
 
 /// Decides who is notified of what, and when.

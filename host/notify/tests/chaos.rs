@@ -159,6 +159,17 @@ impl Run {
     }
 
     fn report(&mut self, target: &'static str) {
+        let last = self.world.reports.get(&id(target)).cloned();
+        let is_repeated = self.random.random_bool(0.5);
+        let report = last.filter(|_| is_repeated).unwrap_or_else(|| self.random_report(target));
+        if self.is_enabled(target) {
+            self.naive.report(&id(target), &report);
+        }
+        self.failures.remove(target);
+        self.world.report(target, &report);
+    }
+
+    fn random_report(&mut self, target: &'static str) -> Report {
         let mut report = Report::default();
         // Few reports differ from the last: otherwise everything flaps.
         let known: BTreeMap<&str, bool> = DEPENDENCIES
@@ -179,18 +190,14 @@ impl Run {
             };
             report.statuses.insert(name.to_owned(), status);
         }
+        let chance = [0.0, 0.5][self.random.random_range(0..2)];
         for name in DEPENDENCIES {
             let parent = DEPENDENCIES[self.random.random_range(0..4)];
-            if self.random.random_bool(0.7) {
-                continue;
+            if self.random.random_bool(chance) {
+                report.parents.insert(name.to_owned(), parent.to_owned());
             }
-            report.parents.insert(name.to_owned(), parent.to_owned());
         }
-        if self.is_enabled(target) {
-            self.naive.report(&id(target), &report);
-        }
-        self.failures.remove(target);
-        self.world.report(target, &report);
+        report
     }
 
     /// Breaks and repairs one dependency in quick succession.

@@ -182,6 +182,34 @@ fn a_target_explains_those_that_depend_on_it() {
 }
 
 #[test]
+fn the_same_report_again_confirms_what_was_held_back() {
+    for is_at_once in [false, true] {
+        let needs_router = TargetSpec { depends_on: vec![(id("router"), None)], ..target("nas") };
+        let mut world = World::new(settings(one_route()), vec![target("router"), needs_router]);
+        world.fail("router", false, Some("timeout"));
+        for _ in 0..4 {
+            confirm(&mut world, "nas", Critical);
+        }
+        world.advance(60);
+        assert_eq!(world.news(), heard(&[("router", Firing)]));
+        world.observe("router", &[("db", Ok)]);
+        world.advance(1);
+        if is_at_once {
+            // A report of the same moment that the notifier need not read.
+            world.observe("nas", &[("db", Critical)]);
+            world.observe("router", &[("db", Ok)]);
+        } else {
+            world.observe("router", &[("db", Ok)]);
+            world.advance(60);
+            assert_eq!(world.news(), heard(&[]), "nothing confirms it");
+            world.observe("nas", &[("db", Critical)]);
+        }
+        world.advance(60);
+        assert!(world.news().contains(&("nas/db".to_owned(), Firing)), "at once: {is_at_once}");
+    }
+}
+
+#[test]
 fn silences_hold_back_and_end() {
     let mut world = world(&["a", "b"]);
     confirm(&mut world, "b", Critical);

@@ -74,6 +74,11 @@ pub struct TargetRecord {
 }
 
 impl Changes {
+    /// Returns false if everything known except latencies is what it was.
+    pub fn is_change(&self) -> bool {
+        self.is_urgent() || !self.details.is_empty()
+    }
+
     /// Returns true if the changes must be on disk before they are announced.
     pub fn is_urgent(&self) -> bool {
         !(self.transitions.is_empty()

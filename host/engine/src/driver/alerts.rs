@@ -55,8 +55,14 @@ impl Driver {
         self.wiring.store.writer().alerts(changes, events, publish);
     }
 
-    /// Shows the notifier the result of a poll. Returns the alerts that it changed.
-    pub(super) fn observe(&mut self, id: &TargetId, finish: Finish, failure: Option<&Failure>) -> AlertStep {
+    /// Shows the notifier the result of a poll, and whether it changed the known state. Returns the alerts that it
+    /// changed.
+    pub(super) fn observe(
+        &mut self,
+        id: &TargetId,
+        (finish, is_change): (Finish, bool),
+        failure: Option<&Failure>,
+    ) -> AlertStep {
         let Some(tracked) = self.targets.get(id).filter(|_| finish != Finish::Skipped) else {
             return AlertStep::default();
         };
@@ -65,7 +71,8 @@ impl Driver {
         let known = target.known();
         let reading = KnownReading::new(&known);
         let outcome = match failure {
-            None => Outcome::Report(&reading),
+            None if is_change => Outcome::Report(&reading),
+            None => Outcome::Repeated(&reading),
             Some(failure) => Outcome::Failed {
                 is_network: failure.cause == Cause::Unreachable,
                 unreachable: is_unreachable.then_some(failure.message.as_str()),

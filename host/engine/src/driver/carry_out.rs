@@ -5,7 +5,7 @@ use super::{Driver, Tracked, events, gathering, log, poll};
 use crate::message::{Finished, Message};
 use crate::read_model::Publication;
 use crate::schedule_time::to_wall;
-use model::{AlertChange, DeploymentReport, Event, EventKind, Moment, Observed, TargetId};
+use model::{AlertChange, DeploymentReport, Event, EventKind, Failure, Moment, Observed, TargetId};
 use scheduler::{Action, Input, MAX_UNWRITTEN};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -152,7 +152,9 @@ impl Driver {
         if let Some((forgotten, observed)) = dismissed {
             (changes, publication.observed) = (forgotten, Some(observed));
         }
-        let alerts = outcome.map(|(finish, failure)| self.observe(id, finish, failure.as_ref())).unwrap_or_default();
+        let observed =
+            |(finish, failure): (_, Option<Failure>)| self.observe(id, (finish, changes.is_change()), failure.as_ref());
+        let alerts = outcome.map(observed).unwrap_or_default();
         events.extend(alerts.events);
         let is_written = urgent || !alerts.changes.is_empty() || !events.is_empty() || changes.is_urgent();
         let report = self.report_of(id, if is_written { Else::Written } else { Else::Nothing });

@@ -33,11 +33,12 @@ impl Notifier {
             true => (self.suppressor(subject, alert), self.silencer(alert)),
             false => (None, None),
         };
+        let repeated = subject.target().and_then(|target| self.targets.get(target)).and_then(|target| target.repeated);
         let Some(alert) = self.alerts.get_mut(subject) else { return };
         let is_new = alert.record.suppressed_by != suppressed;
         let mut is_changed = is_new || alert.record.silenced_by != silenced;
         // The report that ended what explained the alert may have confirmed the alert as well.
-        let is_free = is_new && suppressed.is_none() && alert.is_open() && alert.seen != Some(now.moment);
+        let is_free = is_new && suppressed.is_none() && alert.is_open() && alert.seen.max(repeated) != Some(now.moment);
         if is_new && alert.record.state == AlertState::Firing {
             self.actions.extend(suppressed.clone().map(|by| Action::Suppressed(subject.clone(), by)));
         }
@@ -67,6 +68,9 @@ impl Notifier {
         let Some(alert) = self.alerts.get_mut(subject) else { return };
         let until = now.moment.after(AWAIT);
         alert.awaits = Some(until);
+        if let Some(target) = subject.target().and_then(|target| self.targets.get_mut(target)) {
+            target.is_settled = false;
+        }
         self.timers.insert((until, subject.clone()));
     }
 

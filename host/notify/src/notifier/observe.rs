@@ -32,7 +32,8 @@ impl Notifier {
                 spec.traits = same.spec.traits.clone();
             }
             let is_down = held.is_some_and(|held| held.is_down && spec.is_enabled);
-            self.targets.insert(spec.id.clone(), Target { spec, is_down });
+            let target = Target { spec, is_down, is_settled: false, repeated: None };
+            self.targets.insert(target.spec.id.clone(), target);
         }
         for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
             let Some(target) = subject.target() else { continue };
@@ -65,8 +66,11 @@ impl Notifier {
                 None => {}
             }
         }
+        let Some(held) = self.targets.get_mut(target) else { return };
+        let is_settled = std::mem::take(&mut held.is_settled);
         match outcome {
-            Outcome::Report(reading) => self.report(target, reading, now),
+            Outcome::Repeated(_) if is_settled => (held.is_settled, held.repeated) = (true, Some(now.moment)),
+            Outcome::Report(reading) | Outcome::Repeated(reading) => self.report(target, reading, now),
             Outcome::Failed { unreachable, .. } => self.fail(target, unreachable, now),
         }
     }
@@ -92,6 +96,7 @@ impl Notifier {
         findings.retain(|finding| is_unhealthy(finding.status));
         findings.sort_unstable_by_key(|finding| finding.dependency);
         let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
+        let is_settled = findings.is_empty() && subjects.is_empty();
         for finding in findings {
             let (title, Finding { dependency, status, message, .. }) = (finding.shown_title(), finding);
             let subject = Subject::dependency(target, dependency);
@@ -107,15 +112,17 @@ impl Notifier {
                 Some(Health::Unknown) | None => {}
             }
         }
+        let is_open = self.alerts.get(&Subject::Target(target.clone())).is_some_and(Alert::is_open);
+        let Some(held) = self.targets.get_mut(target) else { return };
+        held.is_settled = is_settled && !is_open;
         let is_down = reading.is_down();
-        if let Some(held) = self.targets.get_mut(target).filter(|held| held.is_down != is_down) {
-            held.is_down = is_down;
+        if std::mem::replace(&mut held.is_down, is_down) != is_down {
             self.unsettle_dependents(&Subject::Target(target.clone()));
         }
     }
 
     /// Removes the findings that repeat their alerts. Returns the others, and the other alerts of the target's
-    /// dependencies. `findings` are sorted by dependency, in the order of [`Subject`].
+    /// dependencies that a report may change. `findings` are sorted by dependency, in the order of [`Subject`].
     fn without_repeated<'a>(
         &mut self,
         target: &TargetId,
@@ -132,6 +139,7 @@ impl Notifier {
                 Some(same) if alert.is_repeated_by(&same) && reading.parent(name).is_none() => {
                     alert.seen = Some(now.moment);
                 }
+                None if !alert.is_open() => {}
                 other => {
                     kept.extend(other);
                     others.insert(subject.clone());

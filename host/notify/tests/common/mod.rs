@@ -15,7 +15,7 @@ use std::time::Duration;
 const START: i64 = 1_772_323_200_000;
 
 /// A report: each dependency with its status, and the parent of some.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
     pub(crate) statuses: BTreeMap<String, Status>,
     pub(crate) parents: BTreeMap<String, String>,
@@ -77,6 +77,8 @@ pub(crate) struct World {
     pub(crate) epoch: usize,
     /// Announcements.
     pub(crate) announced: Vec<Action>,
+    /// The last report of each target.
+    pub(crate) reports: BTreeMap<TargetId, Report>,
 }
 
 pub(crate) fn id(text: &str) -> TargetId {
@@ -125,9 +127,20 @@ impl World {
     pub(crate) fn new(settings: Settings, targets: Vec<TargetSpec>) -> Self {
         let now = Now { moment: Moment::START, wall: Timestamp::from_millis(START) };
         let notifier = Notifier::new(settings.clone(), targets.clone(), Vec::new(), 1, now);
-        let (records, heard, notifications, announced, epochs) = Default::default();
-        let mut world =
-            Self { notifier, now, settings, targets, records, heard, notifications, epochs, epoch: 0, announced };
+        let (records, heard, notifications, announced, epochs, reports) = Default::default();
+        let mut world = Self {
+            notifier,
+            now,
+            settings,
+            targets,
+            records,
+            heard,
+            notifications,
+            epochs,
+            epoch: 0,
+            announced,
+            reports,
+        };
         world.carry_out();
         world
     }
@@ -197,7 +210,9 @@ impl World {
 
     pub(crate) fn report(&mut self, target: &str, report: &Report) {
         let target = id(target);
-        self.apply(Input::Polled(Polled { target: &target, outcome: Outcome::Report(report) }));
+        let is_repeated = self.reports.insert(target.clone(), report.clone()).is_some_and(|last| last == *report);
+        let outcome = if is_repeated { Outcome::Repeated(report) } else { Outcome::Report(report) };
+        self.apply(Input::Polled(Polled { target: &target, outcome }));
     }
 
     /// Reports statuses without parents.
