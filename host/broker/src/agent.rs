@@ -43,8 +43,10 @@ const SUPERSEDED: Duration = Duration::from_secs(20);
 /// The time that the broker has for the first read of the stream's identity, and the longest time that it has.
 const FIRST_READ: Duration = Duration::from_millis(500);
 const LONGEST_READ: Duration = Duration::from_secs(5);
-/// The delay before a failed step is tried again.
+/// The delay before a failed step is tried again. The delay before a further check of the broker doubles from the first
+/// to the second of these, with jitter: a broker that has just started must not be asked by all agents each second.
 const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(8);
 /// The number of records that are sent before their acknowledgements are awaited.
 const WINDOW: u32 = 256;
 
@@ -129,14 +131,18 @@ impl<H: AgentHost> Agent<H> {
         let answers = Answers::new(host.clone(), self.connection.client.clone(), (device, self.keys.clone()));
         let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
         let mut is_checked = false;
+        let mut retry = RETRY;
         loop {
             let now = Instant::now();
-            if check_at <= now {
-                is_checked = self.checked().await;
-                check_at = Instant::now() + if is_checked && !self.is_preparing { CHECK } else { RETRY };
-            }
-            if is_checked && !self.send_queued().await {
-                (is_checked, check_at) = (false, Instant::now() + RETRY);
+            let is_due = check_at <= now;
+            let may_send = if is_due { self.checked().await } else { is_checked };
+            is_checked = may_send && self.send_queued().await;
+            if is_due && is_checked {
+                check_at = Instant::now() + if self.is_preparing { RETRY } else { CHECK };
+                retry = RETRY;
+            } else if is_due || may_send != is_checked {
+                check_at = Instant::now() + retry.mul_f64(self.jitter.between(0.5, 1.0));
+                retry = (retry * 2).min(LONGEST_RETRY);
             }
             if beat_at <= now && self.connection.state().is_connected {
                 self.beat().await;
