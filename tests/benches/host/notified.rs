@@ -16,16 +16,20 @@ const TARGETS: usize = 50;
 const PHASE: Duration = Duration::from_secs(25);
 
 /// Fifty targets of ten dependencies, polled every second for 50 s: without transitions, and while all break and
-/// recover, without channels and with two.
+/// recover; without channels, with two of one route, which summarises the storm, and with two of a route for each
+/// target, which notify of each.
 pub(crate) fn notified(port: u16, _: &Requests) {
     let received = Arc::new(AtomicUsize::new(0));
     let receiver = receive(received.clone());
     let channels = format!(
         "[[channel]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:{receiver}/hook\"\n\
          [[channel]]\nname = \"phone\"\nkind = \"ntfy\"\nurl = \"http://127.0.0.1:{receiver}\"\n\
-         settings = {{ topic = \"alerts\" }}\n\
-         [[route]]\nchannels = [\"hook\", \"phone\"]\ngroup_wait = \"1s\"\ngroup_interval = \"10s\"\n"
+         settings = {{ topic = \"alerts\" }}\n"
     );
+    let route = "channels = [\"hook\", \"phone\"]\ngroup_wait = \"1s\"\ngroup_interval = \"10s\"\n";
+    let one = format!("{channels}[[route]]\n{route}");
+    let each = (0..TARGETS).map(|number| format!("[[route]]\nmatch = {{ target = \"t{number}\" }}\n{route}"));
+    let each = channels + &each.collect::<String>();
     let mut targets = "[scheduler]\ncadence = \"fixed\"\nmin_interval = \"1s\"\n".to_owned();
     for number in 0..TARGETS {
         writeln!(
@@ -37,14 +41,15 @@ pub(crate) fn notified(port: u16, _: &Requests) {
     }
     println!("\nsettings: {TARGETS} targets of 10 dependencies, every second, for {} s", 2 * PHASE.as_secs());
     println!(
-        "| channels | began to fire | resolved | requests received | CPU s | MB written | memory MB, while down and after |"
+        "| routes with two channels | began to fire | resolved | requests received | CPU s | MB written | memory MB, while down and after |"
     );
     println!("|---|---|---|---|---|---|---|");
     for _ in 0..3 {
-        for (channels, breaks) in [("", false), ("", true), (channels.as_str(), true)] {
+        for (routes, routed, breaks) in [(0, "", false), (0, "", true), (1, one.as_str(), true), (TARGETS, &each, true)]
+        {
             let folder = tempfile::tempdir().unwrap();
             DOWN.store(false, Ordering::Relaxed);
-            let host = Host::start(folder.path(), &format!("{targets}{channels}"));
+            let host = Host::start(folder.path(), &format!("{targets}{routed}"));
             thread::sleep(Duration::from_secs(15));
             received.store(0, Ordering::Relaxed);
             let (cpu, before) = (host.cpu(), written(host.id()));
@@ -54,8 +59,7 @@ pub(crate) fn notified(port: u16, _: &Requests) {
             DOWN.store(false, Ordering::Relaxed);
             thread::sleep(PHASE);
             println!(
-                "| {} | {firing} | {} | {} | {:.2} | {:.2} | {memory:.1}, {:.1} |",
-                if channels.is_empty() { 0 } else { 2 },
+                "| {routes} | {firing} | {} | {} | {:.2} | {:.2} | {memory:.1}, {:.1} |",
                 alerts(&host, "resolved"),
                 received.load(Ordering::Relaxed),
                 host.cpu() - cpu,
