@@ -266,9 +266,14 @@ async fn open(stream: Stream, plan: &Plan, socket: OwnedSemaphorePermit) -> Resu
         Stream::Plain(io) => http1(io, plan, None, socket).await,
         Stream::Tls { stream, certificate, http2: false } => http1(stream, plan, certificate, socket).await,
         Stream::Tls { stream, certificate, http2: true } => {
-            Ok(Connection::new(http2(stream, plan).await?, certificate, socket))
+            Ok(Connection::new((http2(stream, plan).await?, authority(plan)?), certificate, socket))
         }
     }
+}
+
+/// Returns the `Host` header of the origin of a request.
+fn authority(plan: &Plan) -> Result<HeaderValue, Error> {
+    HeaderValue::try_from(plan.destination.origin.authority()).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
 /// Starts HTTP/1 on a stream. The task of the connection ends with the connection, or when the last sender is dropped.
@@ -286,7 +291,7 @@ where
         http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).handshake(TokioIo::new(io));
     let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
     tokio::spawn(connection);
-    let mut connection = Connection::new(Sender::Http1(sender), certificate, socket);
+    let mut connection = Connection::new((Sender::Http1(sender), authority(plan)?), certificate, socket);
     connection.patience = Some(patience);
     Ok(connection)
 }
@@ -312,8 +317,7 @@ async fn send(
     plan: &Plan,
     user_agent: &HeaderValue,
 ) -> Result<hyper::Response<Incoming>, Error> {
-    let given = plan.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
-    let authority = given.unwrap_or_else(|| plan.destination.origin.authority());
+    let host = plan.headers.get(HOST).unwrap_or(&connection.authority);
     let mut request = hyper::Request::new(Full::new(plan.body.clone()));
     *request.method_mut() = plan.method.to_http();
     *request.headers_mut() = plan.headers.clone();
@@ -323,8 +327,7 @@ async fn send(
         Sender::Http1(sender) => {
             *request.uri_mut() =
                 plan.path_and_query.parse().map_err(|error: hyper::http::uri::InvalidUri| bad(error.to_string()))?;
-            let host = HeaderValue::from_str(&authority).map_err(|error| bad(error.to_string()))?;
-            request.headers_mut().insert(HOST, host);
+            request.headers_mut().insert(HOST, host.clone());
             match sender.ready().await {
                 Ok(()) => sender.send_request(request).await,
                 Err(error) => Err(error),
@@ -333,7 +336,7 @@ async fn send(
         Sender::Http2(sender) => {
             // In HTTP/2 the host is part of the URI.
             request.headers_mut().remove(HOST);
-            let uri = Uri::builder().scheme("https").authority(authority.as_str()).path_and_query(&plan.path_and_query);
+            let uri = Uri::builder().scheme("https").authority(host.as_bytes()).path_and_query(&plan.path_and_query);
             *request.uri_mut() = uri.build().map_err(|error| bad(error.to_string()))?;
             *request.version_mut() = Version::HTTP_2;
             match sender.ready().await {
@@ -390,7 +393,9 @@ fn reason(parts: &hyper::http::response::Parts) -> String {
 
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+    let mut all = Vec::with_capacity(headers.len());
+    all.extend(headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))));
+    all
 }
 
 /// Converts an error of hyper. Every end of the connection before the end of the answer is `closed`.

@@ -4,7 +4,7 @@ use crate::{Error, Method, Reach, Secrets, Tls};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 /// The scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +102,15 @@ impl Origin {
         Ok((url, origin))
     }
 
+    /// Returns whether a URL has this origin in the same spelling. `false` decides nothing: see [`Self::of`].
+    pub(crate) fn is_written_in(&self, url: &Url) -> bool {
+        url.scheme() == if self.https { "https" } else { "http" }
+            && url.host_str() == Some(&*self.host)
+            && url.port_or_known_default() == Some(self.port)
+            && url.username().is_empty()
+            && url.password().is_none()
+    }
+
     /// Returns the IP address. `None` if the host is a name.
     pub fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
@@ -117,11 +126,12 @@ impl Origin {
 
 /// Returns the origin of a URL, and the path and query to send.
 pub fn requested(url: &Url) -> Result<(Origin, String), InvalidUrl> {
-    let path_and_query = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    };
-    Ok((Origin::of(url)?, path_and_query))
+    Ok((Origin::of(url)?, path_and_query(url)))
+}
+
+/// Returns the path and query of a URL.
+pub(crate) fn path_and_query(url: &Url) -> String {
+    url[Position::BeforePath..Position::AfterQuery].to_owned()
 }
 
 impl fmt::Display for Origin {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
+use hyper::header::HeaderValue;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,8 @@ pub(crate) enum Sender {
 /// A connection and its properties.
 pub(crate) struct Connection {
     pub sender: Sender,
+    /// The host and port of its origin, as in a `Host` header.
+    pub authority: HeaderValue,
     pub certificate: Option<Arc<Certificate>>,
     /// The number of bytes that may be read before the head of the answer is complete. `None` if the protocol limits
     /// it.
@@ -178,6 +181,7 @@ impl Pool {
                 let shared = Sender::Http2(sender.clone());
                 let same = Connection {
                     sender: shared,
+                    authority: connection.authority.clone(),
                     certificate: connection.certificate.clone(),
                     patience: None,
                     born: connection.born,
@@ -259,8 +263,12 @@ impl Group {
 }
 
 impl Connection {
-    pub(crate) fn new(sender: Sender, certificate: Option<Arc<Certificate>>, socket: OwnedSemaphorePermit) -> Self {
-        Self { sender, certificate, patience: None, born: Instant::now(), socket: Arc::new(socket) }
+    pub(crate) fn new(
+        (sender, authority): (Sender, HeaderValue),
+        certificate: Option<Arc<Certificate>>,
+        socket: OwnedSemaphorePermit,
+    ) -> Self {
+        Self { sender, authority, certificate, patience: None, born: Instant::now(), socket: Arc::new(socket) }
     }
 
     fn is_over(&self) -> bool {

@@ -7,12 +7,13 @@ use crate::coalesce::{self, Coalescer};
 use crate::connect::{Destination, Resolve, SystemResolver};
 use crate::ended::Ended;
 use crate::exchange::{Common, Plan, Raw, Reading, exchange};
+use crate::grant::path_and_query;
 use crate::headers::header;
 use crate::message::{Request, Response, Timing};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::{AvailableSecrets, references_in_path};
-use crate::{Error, ErrorClass, Grant, Origin, OriginGrant, Seen, requested};
+use crate::{Error, ErrorClass, Grant, InvalidUrl, Origin, OriginGrant, Seen, requested};
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 /// Maximum number of headers of one request.
 const MAX_HEADERS: usize = 100;
@@ -179,7 +181,7 @@ impl Session {
 
     /// Sets the kind of the target. Request slots and connections are divided by kind.
     #[must_use]
-    pub fn with_share(self, kind: &str) -> Self {
+    pub fn with_share(self, kind: impl Into<Arc<str>>) -> Self {
         Self { share: kind.into(), ..self }
     }
 
@@ -280,8 +282,8 @@ impl Session {
 
     /// The URL of a request in a recording.
     fn recorded_url(&self, request: &Request) -> String {
-        address(&self.grant, &request.path)
-            .map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"))
+        let requested = address(&self.grant, &request.path).and_then(|url| requested(&url).map_err(bad_path));
+        requested.map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"))
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Error> {
@@ -394,13 +396,11 @@ struct Times {
 /// Checks a request against the grant and inserts its secrets.
 fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
     let Session { grant, share, reading, .. } = session;
-    let (origin, path_and_query) = address(grant, &request.path)?;
+    let url = address(grant, &request.path)?;
+    let path_and_query = path_and_query(&url);
     grant.narrowing.check(request.method, &path_and_query)?;
     let path_and_query = if grant.expands_path { known.expand_path(&path_and_query)? } else { path_and_query };
-    let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
-        let what = format!("{origin} is not an origin of this target");
-        Error::Denied { what, why: "requests may go only to the origins of the target's url and also" }
-    })?;
+    let OriginGrant { origin, tls } = granted(grant, &url)?;
     if request.headers.len() > MAX_HEADERS {
         let count = request.headers.len();
         return Err(Error::BadRequest(format!("it has {count} headers, more than {MAX_HEADERS}")));
@@ -415,7 +415,7 @@ fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Re
         }
         headers.append(name, value);
     }
-    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == origin)) {
+    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == *origin)) {
         let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
         headers.insert(HOST, value);
     }
@@ -427,14 +427,31 @@ fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Re
     if body.len() > MAX_BODY_BYTES {
         return Err(Error::BadRequest(format!("its body is longer than {MAX_BODY_BYTES} bytes")));
     }
-    let destination = Destination { origin, tls: tls.clone(), reach: grant.reach.clone() };
+    let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
     // The answer contains a captured secret of this target, so other callers must not share it.
     let shared = request.captures.is_empty();
     let (share, reading) = (share.clone(), reading.clone());
     Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared, share, reading })
 }
 
-fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
+/// Returns the granted origin of a URL.
+fn granted<'a>(grant: &'a Grant, url: &Url) -> Result<&'a OriginGrant, Error> {
+    if let Some(granted) = grant.origins.iter().find(|granted| granted.origin.is_written_in(url)) {
+        return Ok(granted);
+    }
+    let origin = Origin::of(url).map_err(bad_path)?;
+    grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
+        let what = format!("{origin} is not an origin of this target");
+        Error::Denied { what, why: "requests may go only to the origins of the target's url and also" }
+    })
+}
+
+fn bad_path(error: InvalidUrl) -> Error {
+    Error::BadRequest(error.to_string())
+}
+
+/// Resolves the path of a request against the target's URL.
+fn address(grant: &Grant, path: &str) -> Result<Url, Error> {
     // A URL parser silently drops or changes these characters. They are refused, so that the checked path is the sent
     // path.
     if let Some(odd) = path.chars().find(|c| c.is_control() || matches!(c, ' ' | '\\')) {
@@ -444,6 +461,5 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
         let why = "its path refers to a secret: servers and proxies log paths; send it in a header or the body";
         return Err(Error::BadRequest(why.to_owned()));
     }
-    let url = grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))?;
-    requested(&url).map_err(|error| Error::BadRequest(error.to_string()))
+    grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))
 }

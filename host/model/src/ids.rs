@@ -100,6 +100,18 @@ macro_rules! text_like {
 }
 text_like!(TargetId, Kind);
 
+impl From<&TargetId> for Arc<str> {
+    fn from(id: &TargetId) -> Self {
+        id.0.clone()
+    }
+}
+
+impl From<&Kind> for Arc<str> {
+    fn from(kind: &Kind) -> Self {
+        kind.0.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,15 +60,15 @@ impl Waiting {
 /// The log of a call: its plugin and target, and the remaining number of lines.
 #[derive(Clone)]
 pub(crate) struct Log {
-    plugin: String,
-    target: String,
+    plugin: Arc<str>,
+    target: Arc<str>,
     left: u32,
     pub lines: u32,
 }
 
 impl Log {
-    pub(crate) fn new(plugin: &str, target: &str, lines: u32) -> Self {
-        Self { plugin: plugin.to_owned(), target: target.to_owned(), left: lines, lines: 0 }
+    pub(crate) fn new(plugin: impl Into<Arc<str>>, target: impl Into<Arc<str>>, lines: u32) -> Self {
+        Self { plugin: plugin.into(), target: target.into(), left: lines, lines: 0 }
     }
 
     /// Logs the output of a guest on stdout and stderr at debug level.
@@ -76,7 +76,7 @@ impl Log {
         if !output.is_empty() {
             // Use one line, so that the output of a plugin cannot imitate log lines of the host.
             let output = output.replace('\n', " ");
-            tracing::debug!(plugin = self.plugin, target_id = self.target, "plugin output: {output}");
+            tracing::debug!(plugin = &*self.plugin, target_id = &*self.target, "plugin output: {output}");
         }
     }
 }
@@ -157,7 +157,7 @@ impl State {
         self.log.left -= 1;
         self.log.lines += 1;
         let message = clean(message, LOG_LINE);
-        let (plugin, target) = (&self.log.plugin, &self.log.target);
+        let (plugin, target) = (&*self.log.plugin, &*self.log.target);
         match level {
             tracing::Level::ERROR => tracing::error!(plugin, target_id = target, "{message}"),
             tracing::Level::WARN => tracing::warn!(plugin, target_id = target, "{message}"),

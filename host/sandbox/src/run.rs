@@ -306,11 +306,11 @@ impl Sandbox {
         let session =
             Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - reserve_for_report(wall));
         let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
-        let session = session.with_tape(tape).with_share(plugin.descriptor().kind.as_str());
+        let session = session.with_tape(tape).with_share(&plugin.descriptor().kind);
         let session = Arc::new(session.with_captured(self.captured.of(&owner)));
         let call = Call {
             limits,
-            log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
+            log: Log::new(&plugin.descriptor().kind, &target.id, limits.log_lines),
             limiter: Limiter::new(limits.memory),
             session: Some((session.clone(), owner)),
             now,
