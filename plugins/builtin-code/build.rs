@@ -10,7 +10,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let target = env::var("TARGET").expect("cargo sets TARGET for build scripts");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    let mut list = String::from("&[\n");
+    let (mut list, mut all) = (String::new(), Vec::new());
     for plugin in builtin::ALL {
         let code = machine_code::compile_for(&target, plugin.component).unwrap_or_else(|error| {
             println!(
@@ -20,16 +20,25 @@ fn main() {
             );
             exit(1)
         });
-        let file = out.join(format!("{}.code", plugin.kind));
-        std::fs::write(&file, code).expect("OUT_DIR is writable");
         let (digest, size) = (Sha256::digest(plugin.component), plugin.component.len());
+        let place = (all.len(), all.len() + code.len());
+        all.extend(code);
         writeln!(
             list,
-            "    BuiltIn {{ kind: {:?}, digest: {digest:?}, size: {size}, packed: include_bytes!({file:?}) }},",
+            "    BuiltIn {{ kind: {:?}, digest: {digest:?}, size: {size}, archive: &ARCHIVE, place: {place:?} }},",
             plugin.kind
         )
         .expect("writing to a string never fails");
     }
-    list.push_str("]\n");
-    std::fs::write(out.join("code.rs"), list).expect("OUT_DIR is writable");
+    let archive = out.join("archive.zst");
+    let packed = machine_code::pack(&all).expect("memory suffices for an archive of some megabytes");
+    std::fs::write(&archive, packed).expect("OUT_DIR is writable");
+    let source = format!(
+        "/// The machine code of all built-in plugins.\n\
+         static ARCHIVE: Archive = Archive {{ packed: include_bytes!({archive:?}), size: {} }};\n\
+         /// All built-in plugins, sorted by kind.\n\
+         pub static ALL: &[BuiltIn] = &[\n{list}];\n",
+        all.len()
+    );
+    std::fs::write(out.join("code.rs"), source).expect("OUT_DIR is writable");
 }

@@ -119,14 +119,14 @@ async fn builtin_plugins_load_without_a_compiler() {
     assert_eq!(builtin_code::ALL.len(), builtin::ALL.len());
     for (code, plugin) in builtin_code::ALL.iter().zip(builtin::ALL) {
         assert!(!sandbox.is_judged(plugin.component));
-        let loaded = sandbox.load_built_in(*code).await.unwrap();
+        let loaded = sandbox.load_built_in(*code, &Arc::default()).await.unwrap();
         assert_eq!((loaded.descriptor().kind.as_str(), code.kind), (plugin.kind, plugin.kind));
         assert_eq!(loaded.size(), Some(plugin.component.len()));
         // The machine code is stored under the digest of the component.
         assert_eq!(sandbox.load(plugin.component).await.unwrap().digest(), loaded.digest());
     }
     let http = builtin_code::ALL.iter().find(|code| code.kind == "http").unwrap();
-    let plugin = sandbox.load_built_in(*http).await.unwrap();
+    let plugin = sandbox.load_built_in(*http, &Arc::default()).await.unwrap();
     let done = sandbox.poll(job(&plugin, &server().await, LONG)).await;
     assert!(matches!(done.outcome, Outcome::Success(_)), "{done:?}");
     // A plugin that rests has no machine code until it is called.

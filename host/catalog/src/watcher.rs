@@ -388,7 +388,8 @@ impl PluginWatcher {
 /// loaded.
 async fn load_built_in(sandbox: &Sandbox, all: &[BuiltIn]) -> (BTreeMap<Kind, Plugin>, Vec<Refused>) {
     let (mut built_in, mut refused) = (BTreeMap::new(), Vec::new());
-    let loads = all.iter().map(|plugin| async move { (plugin, sandbox.load_built_in(*plugin).await) });
+    let unpacked = &Arc::default();
+    let loads = all.iter().map(|plugin| async move { (plugin, sandbox.load_built_in(*plugin, unpacked).await) });
     let mut loads = futures_util::stream::iter(loads).buffered(LOADED_AT_ONCE);
     while let Some((plugin, loaded)) = loads.next().await {
         match loaded {

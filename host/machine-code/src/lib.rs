@@ -5,10 +5,11 @@
 
 #![forbid(unsafe_code)]
 
-use flate2::Compression;
-use flate2::read::{DeflateDecoder, DeflateEncoder};
-use std::io::{self, Read};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use wasmtime::{Config, Engine, Result, WasmBacktraceDetails};
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
 
 /// The details in the message of a trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,8 +42,45 @@ pub struct BuiltIn {
     pub digest: [u8; 32],
     /// The size of the component in bytes.
     pub size: usize,
-    /// The result of [`compile_for`] for the component.
+    /// The archive that has the result of [`compile_for`] for the component.
+    pub archive: &'static Archive,
+    /// The first byte of the machine code in the unpacked archive, and the one after the last.
+    pub place: (usize, usize),
+}
+
+/// The machine code of all built-in plugins, compressed by [`pack`]. Together it has less than half of the size that it
+/// has one by one, because most plugins share libraries.
+#[derive(Debug)]
+pub struct Archive {
+    /// The compressed code.
     pub packed: &'static [u8],
+    /// The size of the unpacked code in bytes.
+    pub size: usize,
+}
+
+/// An archive that is unpacked when it is first needed, for as many plugins as use this.
+#[derive(Debug, Default)]
+pub struct Unpacked(Mutex<Option<Arc<Vec<u8>>>>);
+
+impl Unpacked {
+    /// Writes the machine code of a plugin.
+    ///
+    /// # Errors
+    /// If it cannot be written, or if the archive is damaged.
+    pub fn write(&self, plugin: &BuiltIn, mut output: impl io::Write) -> io::Result<()> {
+        let all = {
+            let mut unpacked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*unpacked {
+                Some(all) => all.clone(),
+                None => {
+                    let all = Arc::new(zstd::bulk::decompress(plugin.archive.packed, plugin.archive.size)?);
+                    unpacked.insert(all).clone()
+                }
+            }
+        };
+        let (begin, end) = plugin.place;
+        output.write_all(all.get(begin..end).ok_or(io::ErrorKind::InvalidData)?)
+    }
 }
 
 /// Returns the engine's configuration. Instances are created on demand; a pool does not change the machine code.
@@ -66,23 +104,27 @@ pub fn compile(component: &[u8], backtrace: Backtrace) -> Result<Vec<u8>> {
     Engine::new(&config(backtrace))?.precompile_component(component)
 }
 
-/// Compiles a component for any CPU of a target such as `x86_64-unknown-linux-gnu`, and compresses the machine code.
+/// Compiles a component for any CPU of a target such as `x86_64-unknown-linux-gnu`.
 ///
 /// # Errors
 /// If the component is not valid, or if this program cannot generate code for the target.
 pub fn compile_for(target: &str, component: &[u8]) -> Result<Vec<u8>> {
     let mut config = config(Backtrace::Functions);
     config.target(target)?;
-    let code = Engine::new(&config)?.precompile_component(component)?;
-    let mut packed = Vec::new();
-    DeflateEncoder::new(code.as_slice(), Compression::best()).read_to_end(&mut packed)?;
-    Ok(packed)
+    Engine::new(&config)?.precompile_component(component)
 }
 
-/// Writes the machine code that [`compile_for`] compressed.
+/// Compresses machine code of several plugins for an [`Archive`].
 ///
 /// # Errors
-/// If it cannot be written, or if `packed` is damaged.
-pub fn unpack(packed: &[u8], mut output: impl io::Write) -> io::Result<()> {
-    io::copy(&mut DeflateDecoder::new(packed), &mut output).map(drop)
+/// If memory is short.
+pub fn pack(code: &[u8]) -> io::Result<Vec<u8>> {
+    /// 12 makes an archive that is 2 % smaller in twice the time.
+    const LEVEL: i32 = 9;
+    /// Plugins share code at any distance: the window has 2^27 bytes, the most that a decoder accepts as it is.
+    const WINDOW: u32 = 27;
+    let mut compressor = Compressor::new(LEVEL)?;
+    compressor.set_parameter(CParameter::EnableLongDistanceMatching(true))?;
+    compressor.set_parameter(CParameter::WindowLog(WINDOW))?;
+    compressor.compress(code)
 }

@@ -11,7 +11,7 @@
 use crate::artifacts::Artifacts;
 use crate::refusal::Refusal;
 use crate::text::clean;
-use machine_code::{Backtrace, BuiltIn};
+use machine_code::{Backtrace, BuiltIn, Unpacked};
 use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -135,12 +135,12 @@ impl Compiler {
     }
 
     /// Returns the machine code of a built-in plugin. Unpacks it if it is not stored.
-    pub(crate) fn unpacked(&self, engine: &Engine, plugin: &BuiltIn) -> Result<Compiled, Refusal> {
+    pub(crate) fn unpacked(&self, engine: &Engine, plugin: &BuiltIn, unpacked: &Unpacked) -> Result<Compiled, Refusal> {
         let name = self.artifacts.name(plugin.digest, engine);
         let path = self.artifacts.find(&name).map_or_else(
             || {
                 let draft = self.artifacts.draft()?;
-                machine_code::unpack(plugin.packed, draft.output()?)?;
+                unpacked.write(plugin, draft.output()?)?;
                 draft.keep(&self.artifacts, &name)
             },
             Ok,

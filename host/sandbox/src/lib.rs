@@ -42,7 +42,7 @@ pub use convert::fuzzing;
 pub use engine::Pool;
 pub use lanes::Lanes;
 pub use limits::Limits;
-pub use machine_code::{Backtrace, BuiltIn};
+pub use machine_code::{Backtrace, BuiltIn, Unpacked};
 pub use meter::measured;
 pub use plugin::{Descriptor, Plugin, Role};
 pub use recording::{Recording, Timing};

@@ -12,7 +12,7 @@ use crate::schema::{Schema, SettingsProblem};
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use crate::text::clean;
-use machine_code::BuiltIn;
+use machine_code::{BuiltIn, Unpacked};
 use model::{Failure, FailureCategory, Kind, Timestamp};
 use regex::RegexBuilder;
 use rustix::io::Errno;
@@ -85,16 +85,16 @@ impl Sandbox {
             || self.compiler().kept(self.engine(), digest).is_some()
     }
 
-    /// Loads a built-in plugin without compiling it.
-    pub async fn load_built_in(&self, plugin: BuiltIn) -> Result<Plugin, Refusal> {
-        let unpacked = self.unpacked(plugin).await?;
+    /// Loads a built-in plugin without compiling it. Several that are loaded with the same `shared` are unpacked once.
+    pub async fn load_built_in(&self, plugin: BuiltIn, shared: &Arc<Unpacked>) -> Result<Plugin, Refusal> {
+        let unpacked = self.unpacked(plugin, shared).await?;
         self.prepare(plugin.digest, Some(plugin.size), unpacked, Some(plugin)).await
     }
 
     /// Writes the machine code of a built-in plugin to its file, unless it is there.
-    pub(crate) async fn unpacked(&self, plugin: BuiltIn) -> Result<Compiled, Refusal> {
-        let (compiler, engine) = (self.compiler().clone(), self.engine().clone());
-        let unpacked = tokio::task::spawn_blocking(move || compiler.unpacked(&engine, &plugin));
+    pub(crate) async fn unpacked(&self, plugin: BuiltIn, shared: &Arc<Unpacked>) -> Result<Compiled, Refusal> {
+        let (compiler, engine, shared) = (self.compiler().clone(), self.engine().clone(), shared.clone());
+        let unpacked = tokio::task::spawn_blocking(move || compiler.unpacked(&engine, &plugin, &shared));
         let stopped = |_| Refusal::transient("not_compiled", "the program ended while it wrote the machine code");
         unpacked.await.map_err(stopped)?
     }

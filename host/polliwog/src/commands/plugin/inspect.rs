@@ -9,6 +9,7 @@ use sandbox::{Backtrace, Plugin, Refusal, Role};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Prints the description. Returns exit code 0 if this host accepts the file, else 1.
 pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
@@ -20,9 +21,10 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
     let facts_of = |size: usize, digest: &[u8]| json!({ "size": size, "sha256": hex(digest) });
     let refused = |refusal: Refusal| (refusal.code, refusal.message);
     let (of_file, loaded) = match (built_in(file), read(file)) {
-        (Some(plugin), _) => {
-            (facts_of(plugin.size, &plugin.digest), sandbox.load_built_in(*plugin).await.map_err(refused))
-        }
+        (Some(plugin), _) => (
+            facts_of(plugin.size, &plugin.digest),
+            sandbox.load_built_in(*plugin, &Arc::default()).await.map_err(refused),
+        ),
         (None, Ok(content)) => {
             (facts_of(content.len(), &Sha256::digest(&content)), sandbox.load(&content).await.map_err(refused))
         }

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use catalog::read;
 use sandbox::{Backtrace, BuiltIn, Plugin, Role, Sandbox};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The folders where the languages' tools put a component. The newest component is used.
@@ -77,7 +78,8 @@ impl Project {
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
         if let Some(plugin) = built_in(&self.component) {
             let sandbox = usual_sandbox(Backtrace::default())?;
-            let plugin = sandbox.load_built_in(*plugin).await.map_err(|refusal| refused(refusal.message))?;
+            let plugin =
+                sandbox.load_built_in(*plugin, &Arc::default()).await.map_err(|refusal| refused(refusal.message))?;
             return Ok((sandbox, plugin));
         }
         let content = read(&self.component).map_err(refused)?;
