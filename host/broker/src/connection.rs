@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// A half-open connection is noticed after this time. The client's default is a minute.
 const PING: Duration = Duration::from_secs(10);
@@ -45,6 +46,7 @@ impl Connection {
         let (noted, count) = (state.clone(), Arc::new(count));
         let logged = Arc::<Mutex<Option<String>>>::default();
         let forgotten = logged.clone();
+        let losses = Losses::default();
         let diagnosis = Arc::new(Diagnosis { link: link.clone(), is_running: AtomicBool::new(false) });
         let mut options = ConnectOptions::new()
             .name(&link.name)
@@ -55,6 +57,9 @@ impl Connection {
             .reconnect_delay_callback(move |attempt| delay(attempt, &jitter))
             .event_callback(move |event| {
                 note(&noted, &event);
+                if matches!(event, Event::SlowConsumer(_)) {
+                    losses.warn();
+                }
                 if matches!(event, Event::ClientError(_)) {
                     explain(&diagnosis, &noted);
                 }
@@ -99,6 +104,22 @@ impl Connection {
     }
 }
 
+/// When a warning said last that messages are lost.
+#[derive(Default)]
+struct Losses(Mutex<Option<Instant>>);
+
+impl Losses {
+    /// Warns at most once a minute: the client reports each message that it drops.
+    fn warn(&self) {
+        const SILENCE: Duration = Duration::from_secs(60);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| last.elapsed() >= SILENCE) {
+            *last = Some(Instant::now());
+            tracing::warn!("messages of the fleet arrive faster than they are read; some are lost");
+        }
+    }
+}
+
 fn note(state: &Mutex<LinkState>, event: &Event) {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     match event {
@@ -116,9 +137,6 @@ fn note(state: &Mutex<LinkState>, event: &Event) {
         Event::ServerError(error) => {
             tracing::error!("the broker of the fleet refuses: {error}");
             state.problem = Some(format!("the broker refuses: {error}"));
-        }
-        Event::SlowConsumer(_) => {
-            tracing::warn!("messages of the fleet arrive faster than they are read; some are lost");
         }
         _ => {}
     }
