@@ -17,6 +17,7 @@ use crate::agent_host::{AgentHost, Granted};
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::Connection;
 use crate::description::Description;
+use crate::jitter::{Jitter, Retry};
 use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
 use crate::record::{Answer, answer, last};
@@ -56,7 +57,7 @@ pub struct Agent<H> {
     description: Description,
     connection: Connection,
     keys: Keys,
-    jitter: crate::jitter::Jitter,
+    jitter: Jitter,
     leases: Leases,
     plugins: Plugins<H>,
     /// Whether deployments wait for their plugins.
@@ -91,7 +92,7 @@ impl<H: AgentHost> Agent<H> {
     /// If the URL is not valid.
     pub async fn connect(host: Arc<H>, description: Description, link: Link) -> Result<Self, String> {
         let connection = Connection::open(&link).await?;
-        let jitter = crate::jitter::Jitter::new(link.seed);
+        let jitter = Jitter::new(link.seed);
         let (leases, competing) = leases(connection.clone(), description.device.clone(), link.seed);
         // It ends when the agent is dropped.
         tokio::spawn(competing);
@@ -131,7 +132,8 @@ impl<H: AgentHost> Agent<H> {
         let answers = Answers::new(host.clone(), self.connection.client.clone(), (device, self.keys.clone()));
         let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
         let mut is_checked = false;
-        let mut retry = RETRY;
+        // A new connection does not reset it: after an outage of the broker, all agents connect at once.
+        let mut retry = Retry::new(RETRY, LONGEST_RETRY);
         loop {
             let now = Instant::now();
             let is_due = check_at <= now;
@@ -139,10 +141,9 @@ impl<H: AgentHost> Agent<H> {
             is_checked = may_send && self.send_queued().await;
             if is_due && is_checked {
                 check_at = Instant::now() + if self.is_preparing { RETRY } else { CHECK };
-                retry = RETRY;
+                retry.succeeded();
             } else if is_due || may_send != is_checked {
-                check_at = Instant::now() + retry.mul_f64(self.jitter.between(0.5, 1.0));
-                retry = (retry * 2).min(LONGEST_RETRY);
+                check_at = Instant::now() + retry.failed(&self.jitter);
             }
             if beat_at <= now && self.connection.state().is_connected {
                 self.beat().await;

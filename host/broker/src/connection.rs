@@ -104,7 +104,7 @@ impl Connection {
     }
 }
 
-/// When a warning said last that messages are lost.
+/// The time of the last warning of lost messages.
 #[derive(Default)]
 struct Losses(Mutex<Option<Instant>>);
 

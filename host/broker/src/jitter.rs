@@ -1,6 +1,7 @@
 //! Random delays, so that many agents do not act at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A source of delays. It needs no quality, only that agents differ.
 #[derive(Debug)]
@@ -23,9 +24,47 @@ impl Jitter {
     }
 }
 
+/// A delay before a further attempt that doubles with each failure.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Retry {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
+    }
+
+    /// Returns the delay after a failure: half of it at least, by `jitter`.
+    pub(crate) fn failed(&mut self, jitter: &Jitter) -> Duration {
+        let delay = self.next.mul_f64(jitter.between(0.5, 1.0));
+        self.next = (self.next * 2).min(self.longest);
+        delay
+    }
+
+    /// An attempt succeeded.
+    pub(crate) fn succeeded(&mut self) {
+        self.next = self.first;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_double_until_an_attempt_succeeds() {
+        let (jitter, second) = (Jitter::new(7), Duration::from_secs(1));
+        let mut retry = Retry::new(second, 8 * second);
+        for longest in [1, 2, 4, 8, 8] {
+            let delay = retry.failed(&jitter);
+            assert!(longest * second / 2 <= delay && delay <= longest * second, "{delay:?}");
+        }
+        retry.succeeded();
+        assert!(retry.failed(&jitter) <= second);
+    }
 
     #[test]
     fn delays_are_in_range_and_differ() {

@@ -286,6 +286,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_origin_in_the_same_spelling_is_the_origin_of_the_url() {
+        let (_, origin) = Origin::parse("http://nas.lan:8080").unwrap();
+        let written = |text: &str| origin.is_written_in(&Url::parse(text).unwrap());
+        assert!(written("http://nas.lan:8080/x?y") && written("http://NAS.lan:8080"));
+        for other in [
+            "http://nas.lan/",
+            "https://nas.lan:8080/",
+            "http://nas.lan:8081/",
+            "http://nas.lan.:8080/",
+            "http://me@nas.lan:8080/",
+            "http://:secret@nas.lan:8080/",
+            "http://nas.lan.evil:8080/",
+            "ftp://nas.lan:8080/",
+            "data:nas.lan",
+        ] {
+            assert!(!written(other), "{other}");
+        }
+        for text in ["http://127.0.0.1/", "https://nas.lan/", "http://[::1]:80/"] {
+            let (url, origin) = Origin::parse(text).unwrap();
+            assert_eq!(origin.is_written_in(&url), !text.contains('['), "{text}");
+        }
+    }
+
+    #[test]
     fn narrowing_allows_only_listed_methods_and_path_prefixes() {
         let narrowing = Narrowing {
             methods: Some(vec![Method::Get]),

@@ -128,3 +128,26 @@ pub fn pack(code: &[u8]) -> io::Result<Vec<u8>> {
     compressor.set_parameter(CParameter::WindowLog(WINDOW))?;
     compressor.compress(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_are_taken_out_of_an_archive() {
+        let code: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let leaked = |bytes: Vec<u8>| -> &'static [u8] { bytes.leak() };
+        let archive = |packed, size| -> &'static Archive { Box::leak(Box::new(Archive { packed, size })) };
+        let plugin = |archive, place| BuiltIn { kind: "a", digest: [0; 32], size: 0, archive, place };
+        let whole = archive(leaked(pack(&code).unwrap()), code.len());
+        let unpacked = Unpacked::default();
+        for (begin, end) in [(0, 7), (7, code.len())] {
+            let mut output = Vec::new();
+            unpacked.write(&plugin(whole, (begin, end)), &mut output).unwrap();
+            assert_eq!(output, code[begin..end]);
+        }
+        assert!(unpacked.write(&plugin(whole, (7, code.len() + 1)), io::sink()).is_err());
+        let damaged = archive(leaked(whole.packed[..whole.packed.len() / 2].to_vec()), code.len());
+        assert!(Unpacked::default().write(&plugin(damaged, (0, 7)), io::sink()).is_err());
+    }
+}

@@ -14,6 +14,11 @@ impl Sandbox {
         if let Some(exports) = plugin.exports() {
             return Ok(exports);
         }
+        // One at a time: each unpacks all built-in plugins if the file is gone, and many polls may wait for one plugin.
+        let _turn = self.waking.lock().await;
+        if let Some(exports) = plugin.exports() {
+            return Ok(exports);
+        }
         let mapped = async {
             let gone = || Refusal::transient("not_loaded", "its machine code is not loaded");
             let compiled = self.unpacked(plugin.built_in().ok_or_else(gone)?, &Arc::default()).await?;

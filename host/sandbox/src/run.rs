@@ -72,6 +72,8 @@ pub struct Sandbox {
     cache: Arc<Cache>,
     captured: Vaults,
     lanes: Lanes,
+    /// Held while the machine code of a built-in plugin is mapped again.
+    pub(crate) waking: tokio::sync::Mutex<()>,
     demoted: AtomicU64,
     waited: AtomicU64,
 }
@@ -196,6 +198,7 @@ impl Sandbox {
             cache: Arc::new(Cache::new()),
             captured: Vaults::new(),
             lanes,
+            waking: tokio::sync::Mutex::default(),
             demoted: AtomicU64::new(0),
             waited: AtomicU64::new(0),
         })

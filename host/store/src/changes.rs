@@ -74,7 +74,7 @@ pub struct TargetRecord {
 }
 
 impl Changes {
-    /// Returns false if everything known except latencies is what it was.
+    /// Returns true if a dependency or the target itself is not what it was. Latencies and times do not count.
     pub fn is_change(&self) -> bool {
         self.is_urgent() || !self.details.is_empty()
     }

@@ -152,9 +152,9 @@ impl Driver {
         if let Some((forgotten, observed)) = dismissed {
             (changes, publication.observed) = (forgotten, Some(observed));
         }
-        let observed =
+        let observe =
             |(finish, failure): (_, Option<Failure>)| self.observe(id, (finish, changes.is_change()), failure.as_ref());
-        let alerts = outcome.map(observed).unwrap_or_default();
+        let alerts = outcome.map(observe).unwrap_or_default();
         events.extend(alerts.events);
         let is_written = urgent || !alerts.changes.is_empty() || !events.is_empty() || changes.is_urgent();
         let report = self.report_of(id, if is_written { Else::Written } else { Else::Nothing });
