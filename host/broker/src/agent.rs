@@ -216,7 +216,7 @@ impl<H: AgentHost> Agent<H> {
             // Without the stream, the broker does not answer.
             Err(why) => return Err(format!("{}; {why}", unprepared())),
         };
-        self.look_for_others(&place, &meta).await?;
+        let described = self.look_for_others(&place, &meta).await?;
         if place.incarnation.as_ref() != Some(&meta) {
             if place.incarnation.is_some() {
                 tracing::warn!("the broker of the fleet is another one, or lost its records: everything is sent again");
@@ -224,15 +224,18 @@ impl<H: AgentHost> Agent<H> {
             // The terms of operators may begin again.
             self.assignment = None;
             self.send_again(Some(meta)).await;
-        } else if let Some((deployment, revision)) = &place.top {
+            return Ok(());
+        }
+        // The streams of descriptions and of states may be restored from copies of different age.
+        let mut is_lost = place.described.is_some_and(|known| described.is_none_or(|found| found < known));
+        if let Some((deployment, revision)) = &place.top {
             let key = state_key(&self.description.device, deployment);
             let found = last(&states, Bucket::State, &key).await?;
-            if found.is_none_or(|(_, held)| held != *revision) {
-                tracing::warn!(
-                    "the broker of the fleet lost or changed acknowledged records: everything is sent again"
-                );
-                self.send_again(Some(meta)).await;
-            }
+            is_lost |= found.is_none_or(|(_, held)| held != *revision);
+        }
+        if is_lost {
+            tracing::warn!("the broker of the fleet lost or changed acknowledged records: everything is sent again");
+            self.send_again(Some(meta)).await;
         }
         Ok(())
     }
@@ -254,19 +257,19 @@ impl<H: AgentHost> Agent<H> {
     }
 
     /// Continues after the records of this device that are newer than any from here: the database is new or restored,
-    /// or another host has the same id.
-    async fn look_for_others(&mut self, place: &FleetPlace, meta: &str) -> Result<(), String> {
+    /// or another host has the same id. Returns the revision of the device's description.
+    async fn look_for_others(&mut self, place: &FleetPlace, meta: &str) -> Result<Option<u64>, String> {
         let stream = self.stream(Bucket::Info).await?;
         let device = &self.description.device;
-        let Some((payload, revision)) = last(&stream, Bucket::Info, &info_key(device)).await? else { return Ok(()) };
+        let Some((payload, revision)) = last(&stream, Bucket::Info, &info_key(device)).await? else { return Ok(None) };
         // A forged description is replaced by the own one.
         let info = self.keys.read::<DeviceInfo>((device, &Bucket::Info.subject(&info_key(device))), &payload);
-        let Ok(DeviceInfo { stamp: (theirs, _), .. }) = info else { return Ok(()) };
+        let Ok(DeviceInfo { stamp: (theirs, _), .. }) = info else { return Ok(Some(revision)) };
         let is_same_broker = place.incarnation.as_deref() == Some(meta);
         let is_doubled = is_same_broker && place.described.is_some_and(|described| revision > described);
         let is_behind = place.described.is_none() && theirs >= place.epoch && place.epoch > 0;
         if !is_doubled && (!is_behind || is_same_broker && theirs == place.epoch) {
-            return Ok(());
+            return Ok(Some(revision));
         }
         if is_doubled {
             let problem = format!(
@@ -276,7 +279,8 @@ impl<H: AgentHost> Agent<H> {
             self.connection.set_problem(Some(problem));
             self.is_doubled = true;
         }
-        self.blocking(move |host| host.change(FleetChange::Outdo(theirs))).await
+        self.blocking(move |host| host.change(FleetChange::Outdo(theirs))).await?;
+        Ok(Some(revision))
     }
 
     /// Applies the assignment of this device if it changed.
