@@ -4,8 +4,8 @@
 //! record of each key whenever the broker has not acknowledged it, so an hour without a broker costs as many messages
 //! as keys changed. Every write is conditional on the key's revision: a delayed write never replaces a newer one.
 //!
-//! The agent notices a broker that lost records: another stream, or the last acknowledged record is no longer there.
-//! Then it sends everything again.
+//! The agent notices a broker that lost records: another stream, or the last acknowledged state or the description is
+//! no longer there. Then it sends everything again.
 //!
 //! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
 //! them.
@@ -17,7 +17,7 @@ use crate::agent_host::{AgentHost, Granted};
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::Connection;
 use crate::description::Description;
-use crate::jitter::{Jitter, Retry};
+use crate::jitter::Jitter;
 use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
 use crate::record::{Answer, answer, last};
@@ -44,9 +44,10 @@ const SUPERSEDED: Duration = Duration::from_secs(20);
 /// The time that the broker has for the first read of the stream's identity, and the longest time that it has.
 const FIRST_READ: Duration = Duration::from_millis(500);
 const LONGEST_READ: Duration = Duration::from_secs(5);
-/// The delay before a failed step is tried again. The delay before a further check of the broker doubles from the first
-/// to the second of these, with jitter: a broker that has just started must not be asked by all agents each second.
+/// The delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// The delay before a further check of the broker doubles from [`RETRY`] to this, with jitter, so that a broker that
+/// has just started is not asked by all agents each second.
 const LONGEST_RETRY: Duration = Duration::from_secs(8);
 /// The number of records that are sent before their acknowledgements are awaited.
 const WINDOW: u32 = 256;
@@ -133,7 +134,7 @@ impl<H: AgentHost> Agent<H> {
         let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
         let mut is_checked = false;
         // A new connection does not reset it: after an outage of the broker, all agents connect at once.
-        let mut retry = Retry::new(RETRY, LONGEST_RETRY);
+        let mut failures = 0;
         loop {
             let now = Instant::now();
             let is_due = check_at <= now;
@@ -141,9 +142,10 @@ impl<H: AgentHost> Agent<H> {
             is_checked = may_send && self.send_queued().await;
             if is_due && is_checked {
                 check_at = Instant::now() + if self.is_preparing { RETRY } else { CHECK };
-                retry.succeeded();
+                failures = 0;
             } else if is_due || may_send != is_checked {
-                check_at = Instant::now() + retry.failed(&self.jitter);
+                failures += 1;
+                check_at = Instant::now() + self.jitter.delay((RETRY, LONGEST_RETRY), failures);
             }
             if beat_at <= now && self.connection.state().is_connected {
                 self.beat().await;

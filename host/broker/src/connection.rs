@@ -54,7 +54,7 @@ impl Connection {
             .ping_interval(PING)
             .request_timeout(Some(ANSWER))
             .subscription_capacity(WAITING)
-            .reconnect_delay_callback(move |attempt| delay(attempt, &jitter))
+            .reconnect_delay_callback(move |attempt| jitter.delay(RECONNECT, attempt))
             .event_callback(move |event| {
                 note(&noted, &event);
                 if matches!(event, Event::SlowConsumer(_)) {
@@ -164,10 +164,4 @@ fn explain(diagnosis: &Arc<Diagnosis>, state: &Arc<Mutex<LinkState>>) {
             state.problem = Some(text);
         }
     });
-}
-
-/// The delay before a further attempt, with jitter: half to all of it, so that a thousand agents do not return at once.
-fn delay(attempt: usize, jitter: &Jitter) -> Duration {
-    let doubled = RECONNECT.0.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(RECONNECT.1);
-    doubled.mul_f64(jitter.between(0.5, 1.0))
 }

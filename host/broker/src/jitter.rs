@@ -13,6 +13,13 @@ impl Jitter {
         Self(AtomicU64::new(seed))
     }
 
+    /// Returns the delay after a number of failed attempts: from half to all of a time that doubles with each, from the
+    /// first to the longest.
+    pub(crate) fn delay(&self, (first, longest): (Duration, Duration), attempts: usize) -> Duration {
+        let doubled = first.saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(longest);
+        doubled.mul_f64(self.between(0.5, 1.0))
+    }
+
     /// Returns a number between two, by SplitMix64 (Steele, Lea and Flood 2014).
     pub(crate) fn between(&self, low: f64, high: f64) -> f64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -24,46 +31,17 @@ impl Jitter {
     }
 }
 
-/// A delay before a further attempt that doubles with each failure.
-#[derive(Debug)]
-pub(crate) struct Retry {
-    first: Duration,
-    longest: Duration,
-    next: Duration,
-}
-
-impl Retry {
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, next: first }
-    }
-
-    /// Returns the delay after a failure: half of it at least, by `jitter`.
-    pub(crate) fn failed(&mut self, jitter: &Jitter) -> Duration {
-        let delay = self.next.mul_f64(jitter.between(0.5, 1.0));
-        self.next = (self.next * 2).min(self.longest);
-        delay
-    }
-
-    /// An attempt succeeded.
-    pub(crate) fn succeeded(&mut self) {
-        self.next = self.first;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_until_an_attempt_succeeds() {
+    fn delays_double_with_each_failed_attempt() {
         let (jitter, second) = (Jitter::new(7), Duration::from_secs(1));
-        let mut retry = Retry::new(second, 8 * second);
-        for longest in [1, 2, 4, 8, 8] {
-            let delay = retry.failed(&jitter);
+        for (attempts, longest) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 8), (1_000, 8)] {
+            let delay = jitter.delay((second, 8 * second), attempts);
             assert!(longest * second / 2 <= delay && delay <= longest * second, "{delay:?}");
         }
-        retry.succeeded();
-        assert!(retry.failed(&jitter) <= second);
     }
 
     #[test]

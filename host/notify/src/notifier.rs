@@ -28,7 +28,7 @@ struct Target {
     is_down: bool,
     /// Whether the same report has no effect: all alerts of the target fire with what it says.
     is_settled: bool,
-    /// When such a report arrived last.
+    /// When the same report arrived last and was skipped.
     repeated: Option<Moment>,
 }
 
