@@ -24,8 +24,9 @@ use tokio::time::{Instant, timeout};
 
 /// Maximum size of the headers of one answer in bytes.
 const HEADER_BYTES: usize = 64 * 1024;
-/// Maximum number of headers of one answer.
-const HEADER_COUNT: usize = 256;
+/// Maximum number of headers of one answer over HTTP/1. The HTTP library has room for this number on its stack, and
+/// allocates 16 KB for each answer if more are allowed.
+const HEADER_COUNT: usize = 100;
 /// Maximum number of bytes until the head of an answer is complete. This includes the head itself and any informational
 /// answers (1xx) before it, whose number is not limited by HTTP. It also includes about 400 kB of the body that the
 /// HTTP library reads ahead.

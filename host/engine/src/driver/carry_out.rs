@@ -20,7 +20,7 @@ pub(super) struct Step {
     /// The poll that ended.
     pub finished: Option<Box<Finished>>,
     /// Changes that an operator made to the known state, and the state after them.
-    pub dismissed: Option<(Changes, Arc<Observed>)>,
+    pub dismissed: Option<Box<(Changes, Arc<Observed>)>>,
 }
 
 impl Driver {
@@ -149,7 +149,8 @@ impl Driver {
         } else {
             log::of_target(&events, None);
         }
-        if let Some((forgotten, observed)) = dismissed {
+        if let Some(dismissed) = dismissed {
+            let (forgotten, observed) = *dismissed;
             (changes, publication.observed) = (forgotten, Some(observed));
         }
         let observe =

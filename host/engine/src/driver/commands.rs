@@ -78,7 +78,7 @@ impl Driver {
             return Err(CommandError::Conflict(format!("{what} is missing from target {id}")));
         }
         tracing::info!("{count} missing from target {id}: dismissed");
-        let dismissed = Some((changes, Arc::new(observed)));
+        let dismissed = Some(Box::new((changes, Arc::new(observed))));
         self.settle(id, Step { urgent: true, dismissed, ..Step::default() });
         self.carry_out(None);
         Ok(count)
