@@ -4,7 +4,7 @@ use crate::operating::target;
 use crate::support::{Answer, Host, Server, TOKEN, folder, get, ok, until};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Answers with one dependency, which is healthy while the switch is on.
 fn switched(healthy: &Arc<AtomicBool>) -> Answer {
@@ -78,6 +78,26 @@ fn an_alert_is_confirmed_explained_acknowledged_silenced_and_resolved() {
     assert!(over.iter().all(|alert| alert["resolution"] == "recovered" && alert["resolvedAt"].is_string()), "{over:?}");
     let (code, _, why) = host.command(&folder, &["alerts", "ack", id]);
     assert!(code == 1 && why.contains("is over"), "{why}");
+}
+
+#[test]
+fn an_alert_is_shown_with_the_text_of_the_last_report() {
+    let (_keep, folder) = folder();
+    let count = AtomicU32::new(0);
+    let counted: Answer = Arc::new(move |_| {
+        let count = count.fetch_add(1, Ordering::Relaxed);
+        ok(json!([{ "name": "db", "healthy": false, "errorMessage": format!("{count} rows are lost") }]).to_string())
+    });
+    let server = Server::start(vec![("/nas", counted)]);
+    let config = "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n";
+    let host = Host::start(&folder, &format!("{config}{}", target("nas", &server.url("/nas"), "")));
+    until("it fires", || states(&host), |states| *states == ["nas firing"]);
+    let rows = |host: &Host| {
+        let message = alerts(host, "firing")[0]["message"].as_str().unwrap().to_owned();
+        message.split(' ').next().unwrap().parse::<u32>().unwrap()
+    };
+    let first = rows(&host);
+    until("later texts are shown", || rows(&host), |rows| *rows > first + 2);
 }
 
 #[test]

@@ -6,10 +6,10 @@
 use crate::bus::Bus;
 use metrics::TargetMetrics;
 use model::{
-    AlertChange, AlertRecord, Event, Observed, Place, PollMeasure, Sample, Schedule, SchedulerState, SequencedEvent,
-    Subject, TargetId, TargetInfo, TargetState, Timestamp,
+    AlertChange, AlertRecord, AlertState, Dependency, Event, Observed, Place, PollMeasure, Sample, Schedule,
+    SchedulerState, SequencedEvent, Status, Subject, TargetId, TargetInfo, TargetState, Timestamp,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use store::KnownState;
@@ -66,9 +66,19 @@ impl ReadModel {
         self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Every alert that is on disk, by subject.
+    /// Every alert that is on disk, by subject. Open alerts of targets have the texts of the last result, which may
+    /// change with each poll and are stored with the target.
     pub fn alerts(&self) -> Vec<Arc<AlertRecord>> {
-        self.alerts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let mut alerts: Vec<Arc<AlertRecord>> =
+            self.alerts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let is_open = |alert: &Arc<AlertRecord>| alert.state != AlertState::Resolved;
+        for group in alerts.chunk_by_mut(|one, next| one.subject.target() == next.subject.target()) {
+            let target = group.iter().find(|alert| is_open(alert)).and_then(|alert| alert.subject.target());
+            if let Some(state) = target.and_then(|target| self.target(target)) {
+                reword(group, &state.observed);
+            }
+        }
+        alerts
     }
 
     pub(crate) fn change_alerts(&self, changes: Vec<AlertChange>) {
@@ -103,6 +113,33 @@ impl ReadModel {
         let removed = self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         if let Some(entry) = removed {
             entry.removed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Gives the open alerts of a target the texts of its last result.
+fn reword(alerts: &mut [Arc<AlertRecord>], observed: &Observed) {
+    let present = observed.dependencies.iter().map(|dependency| &dependency.record);
+    let present = present.filter(|record| record.missing_since.is_none());
+    let reported: HashMap<&str, &Dependency> =
+        present.map(|record| (record.reported.name.as_str(), &record.reported)).collect();
+    for alert in alerts.iter_mut().filter(|alert| alert.state != AlertState::Resolved) {
+        let (title, message) = match alert.subject.dependency_name() {
+            None => match &observed.failure {
+                Some(failure) => (alert.title.clone(), Some(failure.message.clone()).filter(|text| !text.is_empty())),
+                None => continue,
+            },
+            Some(name) => match reported.get(name) {
+                Some(reported) if matches!(reported.status, Status::Warning | Status::Critical) => {
+                    let title = reported.title.clone().unwrap_or_else(|| name.to_owned());
+                    (title, reported.error_message.clone())
+                }
+                _ => continue,
+            },
+        };
+        if (&alert.title, &alert.message) != (&title, &message) {
+            let reworded = Arc::make_mut(alert);
+            (reworded.title, reworded.message) = (title, message);
         }
     }
 }

@@ -391,7 +391,7 @@ fn a_blind_host_says_that_it_is_blind() {
     world.fail("t19", true, Some("no route to host"));
     world.advance(400);
     assert_eq!(world.news(), heard(&[("t19", Firing)]));
-    println!("20 targets fail together for an hour, and 19 recover: {} messages", world.heard.len());
+    println!("20 targets fail together for an hour, and 19 recover: {} notifications", world.notifications.len());
 }
 
 #[test]
@@ -401,6 +401,9 @@ fn troubles_of_a_class_are_a_complete_list() {
     world.apply(Input::Troubles(Class::Plugin, vec![trouble("x"), trouble("y")]));
     world.advance(20);
     assert_eq!(world.news(), heard(&[("plugin x", Firing), ("plugin y", Firing)]));
+    let reworded = Trouble { message: Some("2 targets are not polled".to_owned()), ..trouble("y") };
+    world.apply(Input::Troubles(Class::Plugin, vec![trouble("x"), reworded.clone()]));
+    assert_eq!(world.records[&Subject::Other(Class::Plugin, "y".into())].message, reworded.message);
     world.restart();
     world.apply(Input::Troubles(Class::Plugin, vec![trouble("y")]));
     world.advance(400);

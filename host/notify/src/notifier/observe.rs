@@ -226,7 +226,8 @@ impl Notifier {
             }
         }
         let AlertRecord { status, title, message, .. } = &*alert.record;
-        if (*status, title.as_str(), message.as_deref()) != (sign.status, sign.title, sign.message) {
+        let is_reworded = (*status, title.as_str(), message.as_deref()) != (sign.status, sign.title, sign.message);
+        if is_reworded {
             let record = alert.record_mut();
             record.status = sign.status;
             sign.title.clone_into(&mut record.title);
@@ -241,7 +242,9 @@ impl Notifier {
             let explained = alert.record.suppressed_by.clone();
             self.actions.extend(explained.map(|by| Action::Suppressed(subject.clone(), by)));
         }
-        let is_stored = is_new || was != alert.record.state || had.0 != alert.record.status;
+        // The texts about a target may change with each report, and its known state has them as well.
+        let is_other = is_reworded && subject.target().is_none();
+        let is_stored = is_new || is_other || was != alert.record.state || had.0 != alert.record.status;
         if is_stored || had != (alert.record.status, alert.streak, alert.awaits) {
             self.unsettled.insert(subject.clone());
         }
