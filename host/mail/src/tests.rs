@@ -1,4 +1,4 @@
-//! Messages are sent to a scripted mail server on loopback. `tests/mail.sh` sends to a real one.
+//! Messages are sent to a scripted mail server on loopback. `tests/receivers.sh` sends to a real one.
 
 use super::*;
 use egress::{Fingerprint, Origin, Secrets, Tls};

@@ -2,49 +2,17 @@
 
 import email
 import email.policy
-import http.server
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 
-PROGRAM = os.path.abspath(sys.argv[1])
-STARTTLS, SMTPS, API, TARGET = 17587, 17465, 17421, 17422
+from service import Host, Service, read, until
+
+STARTTLS, SMTPS = 17587, 17465
 PASSWORD = "correct horse battery"
-healthy = True
-
-
-class Target(http.server.BaseHTTPRequestHandler):
-    """A service with one dependency."""
-
-    def do_GET(self):
-        db = {"name": "db", "healthy": healthy, **({} if healthy else {"errorMessage": "connection <refused>"})}
-        body = json.dumps([db]).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-def until(what, found):
-    deadline = time.monotonic() + 60
-    while True:
-        if value := found():
-            return value
-        assert time.monotonic() < deadline, f"timeout waiting for: {what}"
-        time.sleep(0.1)
-
-
-def read(file):
-    return file.read_text() if file.exists() else ""
 
 
 def messages(folder):
@@ -98,85 +66,59 @@ plain:
                             stderr=subprocess.STDOUT)
 
 
-def configuration(folder, password):
+def channels(folder, password):
     (folder / "password").write_text(password)
     channel = lambda name, url: f"""
-[[channel]]
-name = "{name}"
 kind = "email"
 url = "{url}"
 tls = {{ ca_file = "{folder}/cert.pem" }}
 secrets = {{ password = {{ file = "{folder}/password" }} }}
 settings = {{ from = "Polliwog <polliwog@example.com>", to = ["{name}@example.com"], user = "polliwog" }}
 """
-    (folder / "polliwog.toml").write_text(f"""
-[server]
-listen = "127.0.0.1:{API}"
-metrics_listen = "127.0.0.1:{API + 2}"
-[scheduler]
-min_interval = "300ms"
-base_interval = "300ms"
-[alerts]
-address = "https://polliwog.example.com"
-[[target]]
-id = "shop"
-kind = "proactive-deps"
-url = "http://127.0.0.1:{TARGET}/"
-{channel("starttls", f"smtp://localhost:{STARTTLS}")}
-{channel("smtps", f"smtps://localhost:{SMTPS}")}
-[[route]]
-channels = ["starttls", "smtps"]
-group_wait = "0s"
-group_interval = "0s"
-""")
+    addresses = {"starttls": f"smtp://localhost:{STARTTLS}", "smtps": f"smtps://localhost:{SMTPS}"}
+    return {name: channel(name, url) for name, url in addresses.items()}
 
 
 def main():
-    global healthy
     folder = pathlib.Path(tempfile.mkdtemp(prefix="polliwog-mail-"))
     folder.chmod(0o755)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", TARGET), Target)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    service, host = Service(), Host(os.path.abspath(sys.argv[1]), folder)
+    host.configure(channels(folder, "not the password"))
     mail = mail_server(folder)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "POLLIWOG_ADMIN_TOKEN": "ab" * 32,
-                   "POLLIWOG_TOKEN": "ab" * 32, "POLLIWOG_URL": f"http://127.0.0.1:{API}"}
-    command = lambda *words: subprocess.run([PROGRAM, *words], cwd=folder, env=environment, capture_output=True, text=True)
-    configuration(folder, "not the password")
-    host = subprocess.Popen([PROGRAM, "run"], cwd=folder, env=environment, stdout=open(folder / "host.log", "w"),
-                            stderr=subprocess.STDOUT)
     try:
         until("the mail server", lambda: "daemon started" in read(folder / "exim-main.log"))
-        until("the host", lambda: command("status").returncode == 0)
-        refused = command("channel", "test", "starttls")
+        host.start()
+        refused = host.command("channel", "test", "starttls")
         assert refused.returncode == 1 and "refuses the user" in refused.stderr, refused
         # The corrected password is read without a restart.
-        configuration(folder, PASSWORD)
+        host.configure(channels(folder, PASSWORD))
         for name in ["starttls", "smtps"]:
-            until(f"{name} takes a test", lambda: command("channel", "test", name).returncode == 0)
-        healthy = False
+            until(f"{name} takes a test", lambda: host.command("channel", "test", name).returncode == 0)
+        service.healthy = False
         for name in ["starttls", "smtps"]:
             firing = until("the alert", lambda: messages(folder).get(("Critical: db (shop)", f"{name}@example.com")))
         text = firing.get_body(("plain",)).get_content()
         page = firing.get_body(("html",)).get_content()
         assert "What    connection <refused>" in text and "https://polliwog.example.com/" in text, text
         assert "connection &lt;refused&gt;" in page, page
-        healthy = True
+        service.healthy = True
         over = until("its end", lambda: messages(folder).get(("Resolved: db (shop)", "smtps@example.com")))
         assert over["References"] == firing["References"] and over["Message-ID"] != firing["Message-ID"]
         assert over["From"] == "Polliwog <polliwog@example.com>"
-        print(f"From: {firing['From']}\nTo: {firing['To']}\nSubject: {firing['Subject']}\n\n{text}")
-        assert PASSWORD not in (folder / "host.log").read_text()
+        for message in [firing, over]:
+            print(f"From: {message['From']}\nTo: {message['To']}\nSubject: {message['Subject']}\n"
+                  f"References: {message['References']}\n\n{message.get_body(('plain',)).get_content()}")
+        assert PASSWORD not in read(folder / "host.log")
         print("email: 1 passed, 0 failed")
     except BaseException:
         for log in ["host.log", "exim.log", "exim-main.log", "exim-panic.log"]:
             print(f"== {log}\n{read(folder / log)[-4000:]}", file=sys.stderr)
         raise
     finally:
-        host.terminate()
-        host.wait()
+        host.stop()
         mail.terminate()
         mail.wait()
-        server.shutdown()
+        service.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
 
 
