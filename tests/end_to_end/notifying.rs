@@ -286,11 +286,19 @@ fn a_configuration_with_wrong_channels_is_refused_with_its_places() {
             "\"~a\" begins with ~, which is no operator",
         ),
         (channel("webhook", "[[route]]\nchannels = [\"osp\"]\n"), "there is no [[channel]] \"osp\""),
+        (
+            channel("webhook", "[[route]]\nmatch = { target = \"b\" }\nchannels = [\"ops\"]\n"),
+            "polliwog.toml:9: route \"route-1\": no target meets target=b: correct it, or use --allow-missing-targets",
+        ),
         (start.replace("\"a\"", "\"b\"").replace("\"http\"", "\"slack\""), "kind slack sends notifications"),
     ] {
         let said = check(&more);
         assert!(said.contains(expected), "{more}: {said}");
     }
+    let later = "[[route]]\nmatch = { target = \"b\" }\nchannels = [\"ops\"]\n";
+    fs::write(folder.join("polliwog.toml"), format!("{start}{}", channel("webhook", later))).unwrap();
+    let (code, said, _) = output(&folder, &["check", "--allow-missing-targets"]);
+    assert!(code == 0 && said.contains("if such a target comes later (a warning)"), "{said}");
 }
 
 #[test]

@@ -162,7 +162,8 @@ pub fn silence_text(silence: &Silence) -> Option<String> {
     serde_json::to_string(&text).ok()
 }
 
-pub(crate) fn silences(notes: &Notes<'_>, document: &[Entry]) -> Vec<Silence> {
+/// Reads the recurring silences, with their lines.
+pub(crate) fn silences(notes: &Notes<'_>, document: &[Entry]) -> Vec<(Silence, usize)> {
     const FORM: &str = "a silence is written as [[silence]], with two brackets";
     let Some(entry) = document.iter().find(|entry| entry.key == "silence") else { return Vec::new() };
     let Value::Array(items) = &entry.node.value else {
@@ -174,8 +175,16 @@ pub(crate) fn silences(notes: &Notes<'_>, document: &[Entry]) -> Vec<Silence> {
     }
     let numbered = items.iter().enumerate();
     numbered
-        .filter_map(|(number, item)| silence(notes, number + 1, item).or_else(|| note_form(notes, item, FORM)))
+        .filter_map(|(number, item)| {
+            let silence = silence(notes, number + 1, item).or_else(|| note_form(notes, item, FORM));
+            silence.map(|silence| (silence, item.line))
+        })
         .collect()
+}
+
+/// Returns the name of a silence in messages.
+pub(crate) fn silence_name(silence: &Silence) -> String {
+    format!("silence {}", silence.id)
 }
 
 fn note_form(notes: &Notes<'_>, item: &Node, form: &str) -> Option<Silence> {

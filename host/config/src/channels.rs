@@ -111,8 +111,8 @@ pub(crate) fn channel_names(document: &[Entry]) -> Vec<&str> {
         .collect()
 }
 
-/// Reads the routes between alerts and these channels.
-pub(crate) fn routes(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -> Vec<Route> {
+/// Reads the routes between alerts and these channels, with their lines.
+pub(crate) fn routes(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -> Vec<(Route, usize)> {
     let numbered = items(notes, document, "route").into_iter().enumerate();
     let routes: Vec<(Route, usize)> = numbered
         .filter_map(|(place, (item, entries))| {
@@ -138,7 +138,12 @@ pub(crate) fn routes(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -
             notes.at(*line, format!("there are two routes {:?}: choose another name for one of them", route.name));
         }
     }
-    routes.into_iter().map(|(route, _)| route).collect()
+    routes
+}
+
+/// Returns the name of a route in messages.
+pub(crate) fn route_name(route: &Route) -> String {
+    format!("route {:?}", route.name)
 }
 
 fn route(notes: &Notes<'_>, (number, line): (usize, usize), entries: &[Entry], known: &[&str]) -> Option<Route> {

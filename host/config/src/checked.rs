@@ -1,7 +1,7 @@
 //! The complete, checked configuration.
 
-use crate::alerts::{AlertsConfig, alerts, silences};
-use crate::channels::{channel_names, channels, routes};
+use crate::alerts::{AlertsConfig, alerts, silence_name, silences};
+use crate::channels::{channel_names, channels, route_name, routes};
 use crate::fleet_section::{AssignedDeployment, FleetConfig, fleet_section};
 use crate::otlp::{OtlpConfig, otlp};
 use crate::proxy::{ProxyConfig, proxy};
@@ -94,6 +94,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// The recurring silences.
     pub silences: Vec<Silence>,
+    /// The lines of the file's routes and silences, by their names in messages.
+    pub(crate) lines: BTreeMap<String, usize>,
     /// The part of this host in a fleet.
     pub fleet: Option<FleetConfig>,
     /// The collector of OpenTelemetry that takes events and metrics.
@@ -152,6 +154,10 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     plugins.finish();
     let channels = channels(notes, document);
     let names = channel_names(document);
+    let (routes, silences) = (routes(notes, document, &names), silences(notes, document));
+    let lines = (routes.iter().map(|(route, line)| (route_name(route), *line)))
+        .chain(silences.iter().map(|(silence, line)| (silence_name(silence), *line)))
+        .collect();
     Config {
         listen,
         metrics_listen,
@@ -172,9 +178,10 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         aliases: aliases(notes, document),
         status_pages: status_pages(notes, document),
         alerts: alerts(notes, document, &names),
-        routes: routes(notes, document, &names),
+        routes: routes.into_iter().map(|(route, _)| route).collect(),
         channels,
-        silences: silences(notes, document),
+        silences: silences.into_iter().map(|(silence, _)| silence).collect(),
+        lines,
         fleet: fleet_section(notes, document),
         otlp: otlp(notes, document),
         deployments: BTreeMap::new(),

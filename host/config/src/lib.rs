@@ -46,7 +46,7 @@ pub use reference::reference;
 pub use shared_secret::SharedSecret;
 pub use target_config::{AlsoConfig, CHANGEABLE, Difference, SecretSource, TargetConfig, TlsConfig, setting};
 pub use value::{parse_duration, show_duration};
-pub use warnings::warnings;
+pub use warnings::{unmet, warnings};
 pub use written::{Environment, Extra, Invalid, Written};
 
 use std::fmt;

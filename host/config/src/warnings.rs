@@ -1,6 +1,8 @@
 //! Configuration that is valid but probably a mistake.
 
 use crate::Problem;
+use crate::alerts::silence_name;
+use crate::channels::route_name;
 use crate::checked::Config;
 use crate::target_config::TlsConfig;
 use crate::value::show_duration;
@@ -44,7 +46,6 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
             found.push(Problem { place: format!("{}:{}", config.file, channel.line), message });
         }
     }
-    found.extend(unmatched(config));
     // An operator and an agent of a fleet need none.
     if config.targets.is_empty() && config.fleet.is_none() {
         let message = "the configuration has no [[target]]: nothing would be polled".to_owned();
@@ -57,9 +58,9 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
     found
 }
 
-/// Returns a warning for each condition of a route or a silence that no target in the file meets. A target that is made
-/// through the API may meet it.
-fn unmatched(config: &Config) -> Vec<Problem> {
+/// Returns a problem for each condition of a route or a silence that no target in the file meets. A target that is made
+/// through the API or by a fleet may meet it.
+pub fn unmet(config: &Config) -> Vec<Problem> {
     let is_of_target = |matcher: &&Matcher| {
         let attribute = matcher.attribute();
         ["target", "kind"].contains(&attribute) || attribute.starts_with("label.")
@@ -71,23 +72,29 @@ fn unmatched(config: &Config) -> Vec<Problem> {
             alone.match_all(&Attributes { subject: &subject, status: Status::Critical, traits: &traits })
         })
     };
-    let routes = config.routes.iter().map(|route| (format!("route {:?}", route.name), &route.matchers));
-    let silences = config.silences.iter().map(|silence| (format!("silence {}", silence.id), &silence.matchers));
+    let routes = config.routes.iter().map(|route| (route_name(route), &route.matchers));
+    let silences = config.silences.iter().map(|silence| (silence_name(silence), &silence.matchers));
     // Alerts of other classes, such as channels, have names that no target has.
     let of_targets = |(_, matchers): &(String, &Matchers)| matchers.0.iter().all(|of| of.attribute() != "class");
     let conditions = routes.chain(silences).filter(of_targets).flat_map(|(of, matchers)| {
+        let place = match config.lines.get(&of) {
+            Some(line) => format!("{}:{line}", config.file),
+            None => config.file.clone(),
+        };
         let unmet = matchers.0.iter().filter(is_of_target).filter(|matcher| !is_met(matcher));
-        let text = move |unmet: &Matcher| format!("{of}: no target meets {}{}", unmet.attribute(), unmet.text());
-        unmet.map(text).collect::<Vec<_>>()
+        let problem = move |unmet: &Matcher| Problem {
+            place: place.clone(),
+            message: format!("{of}: no target meets {}{}", unmet.attribute(), unmet.text()),
+        };
+        unmet.map(problem).collect::<Vec<_>>()
     });
-    // Without targets, there is another warning.
-    let all = conditions.filter(|_| !config.targets.is_empty());
-    all.map(|message| Problem { place: config.file.clone(), message }).collect()
+    // Without targets, there is a warning.
+    conditions.filter(|_| !config.targets.is_empty()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Places, warnings};
+    use crate::{Config, Places, unmet};
 
     #[test]
     fn conditions_that_no_target_meets_are_named() {
@@ -97,9 +104,11 @@ mod tests {
                     [[route]]\nmatch = { \"label.site\" = \"=~b.*\" }\nchannels = [\"ops\"]\n\
                     [[route]]\nmatch = { target = \"ops\", class = \"channel\" }\nchannels = [\"ops\"]\n";
         let config = Config::written(("p.toml", text), &Places::default(), &|_| None).unwrap();
-        let found: Vec<String> = warnings(&config).iter().map(|problem| problem.message.clone()).collect();
-        let expected =
-            ["route \"route-1\": no target meets target=shpo", "route \"route-2\": no target meets label.site=~b.*"];
+        let found: Vec<String> = unmet(&config).iter().map(ToString::to_string).collect();
+        let expected = [
+            "p.toml:10: route \"route-1\": no target meets target=shpo",
+            "p.toml:13: route \"route-2\": no target meets label.site=~b.*",
+        ];
         assert_eq!(found, expected);
     }
 }

@@ -5,7 +5,7 @@ use crate::prepare::prepare_all;
 use crate::sample::test_notification;
 use crate::target::{RuntimeTarget, collector_access};
 use catalog::{PluginSet, Served};
-use config::{Config, Problem, TargetConfig, suggestion, warnings};
+use config::{Config, Problem, TargetConfig, suggestion, unmet, warnings};
 use egress::{ErrorClass, Player, Seen, Tape};
 use model::{Failure, FailureCategory, Kind, Outcome, Timestamp};
 use sandbox::{Plugin, Sandbox};
@@ -20,6 +20,8 @@ pub struct Findings {
     pub warnings: Vec<Problem>,
     /// Targets and channels of kinds that no plugin serves.
     pub unserved: Vec<Problem>,
+    /// Conditions of routes and silences that no target in the file meets.
+    pub unmet: Vec<Problem>,
 }
 
 /// Inspects a configuration: its plugins, the settings and secrets of its targets, and the requests of their polls.
@@ -68,7 +70,8 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
             config.plugin_dir.display()
         ),
     });
-    Findings { problems, warnings: idle.chain(warnings(config)).collect(), unserved: unserved.collect() }
+    let (warnings, unserved) = (idle.chain(warnings(config)).collect(), unserved.collect());
+    Findings { problems, warnings, unserved, unmet: unmet(config) }
 }
 
 /// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers

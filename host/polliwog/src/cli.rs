@@ -58,6 +58,9 @@ pub(crate) enum Command {
         /// Accept kinds that no plugin serves yet
         #[arg(long)]
         allow_missing_plugins: bool,
+        /// Accept routes and silences that no target in the file meets
+        #[arg(long)]
+        allow_missing_targets: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,

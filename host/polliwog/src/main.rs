@@ -32,6 +32,7 @@ mod what_if;
 use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments, RouteCommand};
+use commands::check::Allowed;
 use commands::{
     alerts, apply, breaker, channel, check, dead_letter, events, explain, fleet, history, import, plugin, poll, replay,
     run, settings, setup, silence, simulate, status, targets, token,
@@ -82,8 +83,10 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
     let done = runtime.block_on(async {
         match arguments.command {
             Command::Run(arguments) => run::run(arguments, log.clone()).await,
-            Command::Check { common, json, allow_missing_plugins } => {
-                check::check(&common, json, allow_missing_plugins).await
+            Command::Check { common, json, allow_missing_plugins, allow_missing_targets } => {
+                let allowed =
+                    Allowed { missing_plugins: allow_missing_plugins, missing_targets: allow_missing_targets };
+                check::check(&common, json, allowed).await
             }
             Command::Apply(arguments) => apply::apply(&arguments).await,
             Command::Import { file, kind } => import::import(&file, &kind),

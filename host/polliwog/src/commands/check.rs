@@ -17,6 +17,8 @@ pub(super) struct Examined {
     pub warnings: Vec<Problem>,
     /// Targets whose kind no plugin serves.
     pub unserved: Vec<Problem>,
+    /// Conditions of routes and silences that no target in the file meets.
+    pub unmet: Vec<Problem>,
     pub targets: usize,
 }
 
@@ -32,20 +34,30 @@ pub(super) async fn examined(common: &Common) -> anyhow::Result<Examined> {
     found.problems.extend(unknown_variables(&config));
     found.problems.extend(fleet_host::problems(&config));
     found.warnings = findings.warnings;
-    found.unserved = findings.unserved;
+    (found.unserved, found.unmet) = (findings.unserved, findings.unmet);
     found.problems.sort_by_key(|problem| line(&problem.place));
     Ok(found)
 }
 
+/// Parts that a configuration need not have yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Allowed {
+    pub missing_plugins: bool,
+    pub missing_targets: bool,
+}
+
 /// Prints every problem. Returns exit code 0 without problems, else 1.
-pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bool) -> anyhow::Result<u8> {
-    let Examined { mut problems, mut warnings, unserved, targets } = examined(common).await?;
-    let unserved = unserved.into_iter().map(|Problem { place, message }| {
-        let message =
-            format!("{message}, name the host's --data-dir, or use --allow-missing-plugins if it comes later");
-        Problem { place, message }
-    });
-    if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(unserved);
+pub(crate) async fn check(common: &Common, json: bool, allowed: Allowed) -> anyhow::Result<u8> {
+    let Examined { mut problems, mut warnings, unserved, unmet, targets } = examined(common).await?;
+    let with =
+        |hint: &'static str| move |Problem { place, message }| Problem { place, message: format!("{message}{hint}") };
+    let unserved = unserved
+        .into_iter()
+        .map(with(", name the host's --data-dir, or use --allow-missing-plugins if it comes later"));
+    let unmet =
+        unmet.into_iter().map(with(": correct it, or use --allow-missing-targets if such a target comes later"));
+    if allowed.missing_plugins { &mut warnings } else { &mut problems }.extend(unserved);
+    if allowed.missing_targets { &mut warnings } else { &mut problems }.extend(unmet);
     problems.sort_by_key(|problem| line(&problem.place));
     if json {
         let list = |all: &[Problem]| -> Vec<_> {
