@@ -1,10 +1,11 @@
 //! The memory of an operator: the counters that it shows without the broker, and what it reads afterwards.
 
-use crate::support::{Server, folder, until};
+use crate::support::{Server, TOKEN, folder, send, until};
 use crate::{Fleet, post, switched, target};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
@@ -49,4 +50,48 @@ fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
     fleet.operate();
     post(&agent, "/api/v1/targets/web/poll");
     fleet.counts("web", [1, 0, 0, 0]);
+}
+
+#[test]
+fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/", switched(broken.clone()))]);
+    let mut fleet = Fleet::start(&place);
+    let of = |id: &str| json!({ "targets": [target(id, &server.url("/"))] });
+    fleet.deploy("web", &of("web"));
+    fleet.deploy("former", &of("former"));
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+    fleet.counts("former", [1, 0, 0, 0]);
+    let copy = |from: &str, to: &str| {
+        let _ = fs::remove_dir_all(place.join("operator").join(to));
+        let places = [from, to].map(|name| place.join("operator").join(name));
+        assert!(Command::new("cp").arg("-a").args(places).status().unwrap().success());
+    };
+    assert_eq!(fleet.operator.take().unwrap().terminate(), 0);
+    copy("data", "old");
+
+    // One deployment ends, another begins, and both of the rest fail.
+    fleet.operate();
+    let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+    let path = "/api/v1/fleet/deployments/former";
+    assert_eq!(send(&fleet.operator().api, ("DELETE", path), &headers, "").0, 200);
+    fleet.deploy("later", &of("later"));
+    fs::write(&broken, "").unwrap();
+    post(&agent, "/api/v1/targets/web/poll");
+    fleet.counts("web", [0, 1, 0, 0]);
+    fleet.counts("later", [0, 1, 0, 0]);
+
+    fleet.operator.take().unwrap().kill();
+    copy("old", "data");
+    fleet.operate();
+    let all = || {
+        let all = fleet.operator().get("/api/v1/fleet/deployments")["deployments"].as_array().unwrap().clone();
+        all.iter().map(|one| format!("{} {}", one["name"], one["failed"])).collect::<Vec<_>>()
+    };
+    until("it knows what happened since", all, |all| *all == ["\"later\" 1", "\"web\" 1"]);
+    let ids = || agent.get("/api/v1/targets")["targets"].as_array().unwrap().clone();
+    let ids = until("the device keeps its assignment", ids, |all| all.len() == 2);
+    assert_eq!([&ids[0]["id"], &ids[1]["id"]], ["later", "web"]);
 }
