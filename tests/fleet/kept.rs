@@ -5,7 +5,19 @@ use crate::{Fleet, post, switched, target};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+
+/// The number of records that the operator keeps, and of the streams in which it has a place.
+fn kept(place: &Path) -> (u32, u32) {
+    let database = place.join("operator/data/polliwog.db");
+    let opened = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        opened.query_row(&sql, [], |row| row.get::<_, u32>(0)).unwrap()
+    };
+    (count("fleet_kept"), count("fleet_place"))
+}
 
 #[test]
 fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
@@ -16,16 +28,7 @@ fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
     fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
     let agent = fleet.agent("host-1", "", "");
     fleet.counts("web", [1, 0, 0, 0]);
-    let database = place.join("operator/data/polliwog.db");
-    let places = || {
-        let opened = Connection::open_with_flags(&database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-        let count = |table: &str| {
-            let sql = format!("SELECT count(*) FROM {table}");
-            opened.query_row(&sql, [], |row| row.get::<_, u32>(0)).unwrap()
-        };
-        (count("fleet_kept"), count("fleet_place"))
-    };
-    until("description and state are kept", places, |found| *found == (2, 2));
+    until("description and state are kept", || kept(&place), |found| *found == (2, 2));
 
     // Without the broker, it shows what it remembers.
     fleet.operator.take().unwrap().kill();
@@ -69,6 +72,7 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
         let places = [from, to].map(|name| place.join("operator").join(name));
         assert!(Command::new("cp").arg("-a").args(places).status().unwrap().success());
     };
+    until("one description and two states are kept", || kept(&place), |found| *found == (3, 2));
     assert_eq!(fleet.operator.take().unwrap().terminate(), 0);
     copy("data", "old");
 
@@ -91,6 +95,9 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
         all.iter().map(|one| format!("{} {}", one["name"], one["failed"])).collect::<Vec<_>>()
     };
     until("it knows what happened since", all, |all| *all == ["\"later\" 1", "\"web\" 1"]);
+    // It has read that itself. Otherwise, the heartbeats would have shown what it lacks.
+    let logs = fleet.operator().get("/api/v1/fleet/devices/host-1/logs?limit=100").to_string();
+    assert!(!logs.contains("asked for all records"), "{logs}");
     let ids = || agent.get("/api/v1/targets")["targets"].as_array().unwrap().clone();
     let ids = until("the device keeps its assignment", ids, |all| all.len() == 2);
     assert_eq!([&ids[0]["id"], &ids[1]["id"]], ["later", "web"]);
