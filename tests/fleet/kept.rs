@@ -3,20 +3,27 @@
 use crate::support::{Server, TOKEN, folder, send, until};
 use crate::{Fleet, post, switched, target};
 use rusqlite::{Connection, OpenFlags};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 /// The number of records that the operator keeps, and of the streams in which it has a place.
 fn kept(place: &Path) -> (u32, u32) {
+    let count = |table: &str| of_operator(place, &format!("SELECT count(*) FROM {table}"));
+    (count("fleet_kept"), count("fleet_place"))
+}
+
+/// The sequence up to which the operator keeps that it has read the states.
+fn read_until(place: &Path) -> u32 {
+    of_operator(place, "SELECT coalesce(max(sequence), 0) FROM fleet_place WHERE stream LIKE '%state%'")
+}
+
+/// Reads a number from the operator's database.
+fn of_operator(place: &Path, sql: &str) -> u32 {
     let database = place.join("operator/data/polliwog.db");
     let opened = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    let count = |table: &str| {
-        let sql = format!("SELECT count(*) FROM {table}");
-        opened.query_row(&sql, [], |row| row.get::<_, u32>(0)).unwrap()
-    };
-    (count("fleet_kept"), count("fleet_place"))
+    opened.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -101,4 +108,44 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
     let ids = || agent.get("/api/v1/targets")["targets"].as_array().unwrap().clone();
     let ids = until("the device keeps its assignment", ids, |all| all.len() == 2);
     assert_eq!([&ids[0]["id"], &ids[1]["id"]], ["later", "web"]);
+}
+
+#[test]
+fn an_operator_notices_that_the_broker_was_restored_behind_it() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/", switched(broken.clone()))]);
+    let mut fleet = Fleet::start(&place);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+    fleet.broker.down();
+    fleet.broker.copy("jetstream", "old");
+    fleet.broker.up();
+
+    // The operator reads more, and keeps how far it has read.
+    let before = read_until(&place);
+    for _ in 0..4 {
+        fs::write(&broken, "").unwrap();
+        post(&agent, "/api/v1/targets/web/poll");
+        fleet.counts("web", [0, 1, 0, 0]);
+        fs::remove_file(&broken).unwrap();
+        post(&agent, "/api/v1/targets/web/poll");
+        fleet.counts("web", [1, 0, 0, 0]);
+    }
+    until("it keeps how far it has read", || read_until(&place), |sequence| *sequence >= before + 8);
+
+    // The copy is the same stream. What the agent writes now has sequences that the operator has read already.
+    fleet.operator.take().unwrap().kill();
+    fleet.broker.down();
+    fleet.broker.copy("old", "jetstream");
+    fs::write(&broken, "").unwrap();
+    post(&agent, "/api/v1/targets/web/poll");
+    fleet.broker.up();
+    let sent = |fleet: &Value| fleet["agent"]["queued"] == 0 && fleet["agent"]["reports"][0]["phase"] == "failed";
+    until("the agent has sent everything", || agent.get("/api/v1/fleet"), sent);
+    fleet.operate();
+    fleet.counts("web", [0, 1, 0, 0]);
+    let logs = fleet.operator().get("/api/v1/fleet/devices/host-1/logs?limit=100").to_string();
+    assert!(!logs.contains("asked for all records"), "{logs}");
 }
