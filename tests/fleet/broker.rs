@@ -147,10 +147,15 @@ impl Broker {
 
     /// Copies its store to another folder, or back. It must be down.
     pub(crate) fn copy(&self, from: &str, to: &str) {
-        let _ = std::fs::remove_dir_all(self.folder.join(to));
-        let copied = Command::new("cp").arg("-a").arg(self.folder.join(from)).arg(self.folder.join(to)).status();
-        assert!(copied.unwrap().success());
+        copy(&self.folder, from, to);
     }
+}
+
+/// Copies a directory in a folder to another name there, in place of what has that name.
+pub(crate) fn copy(folder: &Path, from: &str, to: &str) {
+    let _ = std::fs::remove_dir_all(folder.join(to));
+    let copied = Command::new("cp").arg("-a").args([from, to].map(|name| folder.join(name))).status();
+    assert!(copied.unwrap().success());
 }
 
 impl Drop for Broker {

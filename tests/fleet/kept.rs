@@ -1,12 +1,12 @@
 //! The memory of an operator: the counters that it shows without the broker, and what it reads afterwards.
 
-use crate::support::{Server, TOKEN, folder, send, until};
+use crate::broker::copy;
+use crate::support::{Host, Server, TOKEN, folder, send, until};
 use crate::{Fleet, post, switched, target};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 
 /// The number of records that the operator keeps, and of the streams in which it has a place.
 fn kept(place: &Path) -> (u32, u32) {
@@ -14,7 +14,7 @@ fn kept(place: &Path) -> (u32, u32) {
     (count("fleet_kept"), count("fleet_place"))
 }
 
-/// The sequence up to which the operator keeps that it has read the states.
+/// The sequence up to which the operator has read the states, as it keeps it.
 fn read_until(place: &Path) -> u32 {
     of_operator(place, "SELECT coalesce(max(sequence), 0) FROM fleet_place WHERE stream LIKE '%state%'")
 }
@@ -26,15 +26,27 @@ fn of_operator(place: &Path, sql: &str) -> u32 {
     opened.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-#[test]
-fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
-    let (_keep, place) = folder();
+/// A fleet with a deployment `web` on one device. Its target is critical while the file exists.
+fn one_agent(place: &Path) -> (Server, PathBuf, Fleet, Host) {
     let broken = place.join("broken");
     let server = Server::start(vec![("/", switched(broken.clone()))]);
-    let mut fleet = Fleet::start(&place);
+    let fleet = Fleet::start(place);
     fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
     let agent = fleet.agent("host-1", "", "");
     fleet.counts("web", [1, 0, 0, 0]);
+    (server, broken, fleet, agent)
+}
+
+/// The operator did not need the heartbeats to notice which records it lacks.
+fn assert_nothing_was_asked_for(fleet: &Fleet) {
+    let logs = fleet.operator().get("/api/v1/fleet/devices/host-1/logs?limit=100").to_string();
+    assert!(!logs.contains("asked for all records"), "{logs}");
+}
+
+#[test]
+fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
+    let (_keep, place) = folder();
+    let (_server, broken, mut fleet, agent) = one_agent(&place);
     until("description and state are kept", || kept(&place), |found| *found == (2, 2));
 
     // Without the broker, it shows what it remembers.
@@ -74,16 +86,12 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
     let agent = fleet.agent("host-1", "", "");
     fleet.counts("web", [1, 0, 0, 0]);
     fleet.counts("former", [1, 0, 0, 0]);
-    let copy = |from: &str, to: &str| {
-        let _ = fs::remove_dir_all(place.join("operator").join(to));
-        let places = [from, to].map(|name| place.join("operator").join(name));
-        assert!(Command::new("cp").arg("-a").args(places).status().unwrap().success());
-    };
+    let copy = |from: &str, to: &str| copy(&place.join("operator"), from, to);
     until("one description and two states are kept", || kept(&place), |found| *found == (3, 2));
     assert_eq!(fleet.operator.take().unwrap().terminate(), 0);
     copy("data", "old");
 
-    // One deployment ends, another begins, and both of the rest fail.
+    // One deployment ends, another begins, and the two that remain fail.
     fleet.operate();
     let headers = format!("Authorization: Bearer {TOKEN}\r\n");
     let path = "/api/v1/fleet/deployments/former";
@@ -102,9 +110,7 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
         all.iter().map(|one| format!("{} {}", one["name"], one["failed"])).collect::<Vec<_>>()
     };
     until("it knows what happened since", all, |all| *all == ["\"later\" 1", "\"web\" 1"]);
-    // It has read that itself. Otherwise, the heartbeats would have shown what it lacks.
-    let logs = fleet.operator().get("/api/v1/fleet/devices/host-1/logs?limit=100").to_string();
-    assert!(!logs.contains("asked for all records"), "{logs}");
+    assert_nothing_was_asked_for(&fleet);
     let ids = || agent.get("/api/v1/targets")["targets"].as_array().unwrap().clone();
     let ids = until("the device keeps its assignment", ids, |all| all.len() == 2);
     assert_eq!([&ids[0]["id"], &ids[1]["id"]], ["later", "web"]);
@@ -113,12 +119,7 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
 #[test]
 fn an_operator_notices_that_the_broker_was_restored_behind_it() {
     let (_keep, place) = folder();
-    let broken = place.join("broken");
-    let server = Server::start(vec![("/", switched(broken.clone()))]);
-    let mut fleet = Fleet::start(&place);
-    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
-    let agent = fleet.agent("host-1", "", "");
-    fleet.counts("web", [1, 0, 0, 0]);
+    let (_server, broken, mut fleet, agent) = one_agent(&place);
     fleet.broker.down();
     fleet.broker.copy("jetstream", "old");
     fleet.broker.up();
@@ -146,6 +147,5 @@ fn an_operator_notices_that_the_broker_was_restored_behind_it() {
     until("the agent has sent everything", || agent.get("/api/v1/fleet"), sent);
     fleet.operate();
     fleet.counts("web", [0, 1, 0, 0]);
-    let logs = fleet.operator().get("/api/v1/fleet/devices/host-1/logs?limit=100").to_string();
-    assert!(!logs.contains("asked for all records"), "{logs}");
+    assert_nothing_was_asked_for(&fleet);
 }
