@@ -46,8 +46,7 @@ impl Broker {
         let mut line = String::new();
         BufReader::new(disk.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "mounted\n", "a file system cannot be mounted in a namespace here");
-        // By default, it would limit itself to three quarters of the free space.
-        Self::start_on_disk(folder, "jetstream { max_file_store: 10GB }", Some(disk))
+        Self::start_on_disk(folder, "", Some(disk))
     }
 
     fn start_on_disk(folder: &Path, more: &str, disk: Option<Child>) -> Self {
@@ -100,7 +99,8 @@ impl Broker {
         // A second block would replace the first one.
         let more = match self.more.contains("jetstream {") {
             true => self.more.replace("jetstream {", &place),
-            false => format!("{place}}}\n{}", self.more),
+            // By default, it would limit itself to three quarters of the free space.
+            false => format!("{place}max_file_store: 10GB }}\n{}", self.more),
         };
         let text = format!("listen: \"127.0.0.1:{port}\"\n{more}\n");
         std::fs::write(&config, text).unwrap();

@@ -33,8 +33,8 @@ impl Cluster {
         let folder = self.place.join(format!("server-{n}"));
         fs::create_dir_all(&folder).unwrap();
         let text = format!(
-            "server_name: s{n}\nlisten: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\ncluster {{ name: fleet, listen: \
-             \"127.0.0.1:{inner}\", routes: [{}] }}\n",
+            "server_name: s{n}\nlisten: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\"; max_file_store: 10GB }}\ncluster {{ \
+             name: fleet, listen: \"127.0.0.1:{inner}\", routes: [{}] }}\n",
             folder.display(),
             routes.join(", ")
         );

@@ -90,7 +90,7 @@ def main():
             until("it has the namespace", lambda: kubectl("get", "namespace", "default"))
             service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
             threading.Thread(target=service.serve_forever, daemon=True).start()
-            (folder / "nats.conf").write_text(f'listen: "127.0.0.1:{NATS}"\njetstream {{ store_dir: "js" }}\n')
+            (folder / "nats.conf").write_text(f'listen: "127.0.0.1:{NATS}"\njetstream {{ store_dir: "js"; max_file_store: 10GB }}\n')
             start("nats", "nats-server", "-c", "nats.conf")
 
             fleet = f'[fleet]\nurl = "nats://127.0.0.1:{NATS}"\n'
