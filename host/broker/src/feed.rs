@@ -11,6 +11,7 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use bytes::Bytes;
+use fleet::names::of_state_key;
 use futures_util::StreamExt;
 use model::KeptPlace;
 use std::time::Duration;
@@ -37,6 +38,16 @@ pub(crate) enum Fed {
     CaughtUp(Bucket),
     /// It cannot read; the reason in words.
     Failed(Bucket, String),
+}
+
+impl Fed {
+    /// The device of a state.
+    pub(crate) fn device_of_state(&self) -> Option<&str> {
+        match self {
+            Self::Record(Bucket::State, key, ..) => of_state_key(key).map(|(device, _)| device),
+            _ => None,
+        }
+    }
 }
 
 /// Reads a bucket into a channel until the channel closes. `place` returns the key of the reader's mark and how far it

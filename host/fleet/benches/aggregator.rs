@@ -52,9 +52,7 @@ fn main() {
         let before = cpu();
         let some: Vec<_> = some.iter().map(|(n, of)| (device(*n), deployment(*of))).collect();
         names += cpu() - before;
-        for (device, deployment) in &some {
-            report(&mut aggregator, (device, deployment), 2, &mut random);
-        }
+        report(&mut aggregator, &some, 2, &mut random);
     }
     let end = cpu();
     let cold = (loaded - begin - made) + (matched - loaded) + (end - reported - names);
@@ -67,8 +65,11 @@ fn main() {
     let patches = aggregator.drain();
     println!("deployments          {} with {} devices on average", patches.len(), pairs.len() / deployments.max(1));
 
-    let rate = events(&mut aggregator, &pairs, &mut random);
-    println!("events by name       {:.2} million a second (limit 2)", rate / 1e6);
+    // Other programs share the way to the memory, so the rate changes from second to second.
+    let mut rates: Vec<f64> = (3..14).map(|round| events(&mut aggregator, &pairs, round, &mut random) / 1e6).collect();
+    rates.sort_by(f64::total_cmp);
+    let (median, least, most) = (rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
+    println!("events by name       {median:.2} million a second ({least:.2} to {most:.2}, limit 2)");
     let label = labels_change(&mut aggregator, &estate, devices);
     println!("a change of labels   {label:?} (limit 50 ms)");
     let selector = selectors_change(&mut aggregator, &estate, deployments);
@@ -80,39 +81,43 @@ fn main() {
 
 /// Returns the number of events that one core applies a second, with the names as texts. They are made outside the
 /// measured time, a thousand at a time, as a message from the broker has just been written when it is applied.
-fn events(aggregator: &mut Aggregator, pairs: &[(usize, usize)], random: &mut Pcg64Mcg) -> f64 {
-    const EVENTS: u32 = 2_000_000;
+fn events(aggregator: &mut Aggregator, pairs: &[(usize, usize)], round: u32, random: &mut Pcg64Mcg) -> f64 {
+    const EVENTS: u32 = 500_000;
     const AT_ONCE: u32 = 1_000;
     let mut used = Duration::ZERO;
-    for counter in 0..EVENTS / AT_ONCE {
+    for part in 0..EVENTS / AT_ONCE {
         let mut chosen = || pairs[random.random_range(0..pairs.len())];
         let some: Vec<_> = (0..AT_ONCE).map(|_| chosen()).map(|(n, of)| (device(n), deployment(of))).collect();
         let begin = cpu();
-        for (device, deployment) in &some {
-            report(aggregator, (device, deployment), 3 + counter, random);
-        }
+        report(aggregator, &some, round * EVENTS + part, random);
         used += cpu() - begin;
     }
     f64::from(EVENTS) / used.as_secs_f64()
 }
 
-fn report(aggregator: &mut Aggregator, of: (&str, &str), counter: u32, random: &mut Pcg64Mcg) {
-    let phase = match random.random_range(0..20) {
-        0 => Phase::Failed,
-        1 => Phase::Pending,
-        _ => Phase::Succeeded,
-    };
-    let input = Input::State {
-        device: of.0,
-        deployment: of.1,
-        stamp: at(counter),
-        phase,
-        at: Timestamp::from_millis(i64::from(counter)),
-        error: (phase == Phase::Failed).then_some("the server answered 503 Service Unavailable"),
-        term: 0,
-    };
-    // A device may be named twice in a round.
-    assert_ne!(aggregator.apply(black_box(&input)), Applied::Refused);
+/// Applies states of these devices and deployments, as many at once as the operator does.
+fn report(aggregator: &mut Aggregator, all: &[(String, String)], counter: u32, random: &mut Pcg64Mcg) {
+    for some in all.chunks(64) {
+        aggregator.foresee(some.iter().map(|(device, _)| device.as_str()));
+        for (device, deployment) in some {
+            let phase = match random.random_range(0..20) {
+                0 => Phase::Failed,
+                1 => Phase::Pending,
+                _ => Phase::Succeeded,
+            };
+            let input = Input::State {
+                device,
+                deployment,
+                stamp: at(counter),
+                phase,
+                at: Timestamp::from_millis(i64::from(counter)),
+                error: (phase == Phase::Failed).then_some("the server answered 503 Service Unavailable"),
+                term: 0,
+            };
+            // A device may be named twice in a round.
+            assert_ne!(aggregator.apply(black_box(&input)), Applied::Refused);
+        }
+    }
 }
 
 /// Returns the longest of 1,000 changes.

@@ -234,6 +234,8 @@ proptest! {
             let repeated = if let Step::Again(back) = step { done.len().checked_sub(*back).map(|at| done[at].clone()) } else { None };
             let step = repeated.unwrap_or_else(|| step.clone());
             naive.apply(&step);
+            // It has no effect, not even for devices that are unknown.
+            aggregator.foresee(DEVICES.iter().copied());
             let applied = apply(&mut aggregator, &naive, &step);
             if let (Step::Heartbeat(device), Some(applied)) = (&step, applied) {
                 let expected = if naive.heard.contains_key(device) { Applied::Same } else { Applied::Refused };

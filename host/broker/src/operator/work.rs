@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 
 /// Records that wait for the loop.
 const WAITING: usize = 10_000;
+/// The number of them that are taken at once.
+const TAKEN: usize = 64;
 /// After this number of heartbeats in a row that do not agree with what is held, the agent has to send all its records.
 const DISAGREEMENTS: u8 = 3;
 /// A clock of a device that differs by more than this is shown.
@@ -86,11 +88,18 @@ impl Work {
         };
         let (done, mut written) = mpsc::channel::<Vec<Outcome>>(1);
         let mut is_writing = false;
+        let mut taken = Vec::with_capacity(TAKEN);
         let mut second = tokio::time::interval(SECOND);
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
             tokio::select! {
-                Some(fed) = fed.recv() => self.fed(fed).await,
+                1.. = fed.recv_many(&mut taken, TAKEN) => {
+                    let ids = taken.iter().filter_map(Fed::device_of_state);
+                    shared.state().aggregator.foresee(ids);
+                    for fed in taken.drain(..) {
+                        self.fed(fed).await;
+                    }
+                }
                 Some(message) = heartbeats.next() => self.heard(&message.subject, &message.payload).await,
                 // The assignments below follow.
                 () = shared.defined.notified() => {

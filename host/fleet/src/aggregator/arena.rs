@@ -2,35 +2,46 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
-/// Texts with a number each: all in one buffer, because a million small strings cost several times their length.
+/// Texts with a number and a value each: all in one buffer, because a million small strings cost several times their
+/// length.
 ///
 /// A text stays for ever. The caller bounds what adds texts.
 #[derive(Default)]
-pub(super) struct Arena {
+pub(super) struct Arena<T = ()> {
     bytes: Vec<u8>,
-    /// Where each text ends.
-    ends: Vec<u32>,
+    entries: Vec<Entry<T>>,
     table: HashTable<u32>,
 }
+
+/// The value is next to the end, because both are needed to find it by its text.
+struct Entry<T> {
+    /// Where the text ends.
+    end: u32,
+    value: T,
+}
+
+/// The number of texts that are usually guessed at once.
+const AT_ONCE: usize = 64;
 
 /// Names come from agents with known ids, so a fixed seed is no door for collisions that slow the operator down more
 /// than their number does.
 const HASH: FixedState = FixedState::with_seed(0x5eed);
 
 #[inline]
-fn part<'a>(bytes: &'a [u8], ends: &[u32], number: u32) -> &'a [u8] {
+fn part<'a, T>(bytes: &'a [u8], entries: &[Entry<T>], number: u32) -> &'a [u8] {
     let number = number as usize;
-    let start = if number == 0 { 0 } else { ends[number - 1] };
-    &bytes[start as usize..ends[number] as usize]
+    let start = if number == 0 { 0 } else { entries[number - 1].end };
+    &bytes[start as usize..entries[number].end as usize]
 }
 
-impl Arena {
+impl<T: Copy + Default> Arena<T> {
     /// Returns the number of a text; `None` if it is unknown.
     pub(super) fn get(&self, wanted: &str) -> Option<u32> {
         let wanted = wanted.as_bytes();
-        let same = |number: &u32| part(&self.bytes, &self.ends, *number) == wanted;
+        let same = |number: &u32| part(&self.bytes, &self.entries, *number) == wanted;
         self.table.find(HASH.hash_one(wanted), same).copied()
     }
 
@@ -41,21 +52,43 @@ impl Arena {
         }
         let number = self.len();
         self.bytes.extend_from_slice(wanted.as_bytes());
-        self.ends.push(u32::try_from(self.bytes.len()).expect("4 GiB of names do not fit into the operator"));
-        let (bytes, ends) = (&self.bytes, &self.ends);
-        let hash = |number: &u32| HASH.hash_one(part(bytes, ends, *number));
+        let end = u32::try_from(self.bytes.len()).expect("4 GiB of names do not fit into the operator");
+        self.entries.push(Entry { end, value: T::default() });
+        let (bytes, entries) = (&self.bytes, &self.entries);
+        let hash = |number: &u32| HASH.hash_one(part(bytes, entries, *number));
         self.table.insert_unique(HASH.hash_one(wanted.as_bytes()), number, hash);
         number
     }
 
+    /// Returns the numbers that these texts probably have, without reading the texts with those numbers.
+    pub(super) fn guess<'a>(&self, wanted: impl Iterator<Item = &'a str>) -> SmallVec<[u32; AT_ONCE]> {
+        let hashes: SmallVec<[u64; AT_ONCE]> = wanted.map(|wanted| HASH.hash_one(wanted.as_bytes())).collect();
+        hashes.into_iter().filter_map(|hash| self.table.find(hash, |_| true).copied()).collect()
+    }
+
+    /// Returns the value of a text.
+    pub(super) fn value(&self, number: u32) -> T {
+        self.entries[number as usize].value
+    }
+
+    pub(super) fn value_mut(&mut self, number: u32) -> &mut T {
+        &mut self.entries[number as usize].value
+    }
+
+    /// Returns the first and the last byte of the text with a number: it may lie on two lines of the cache.
+    pub(super) fn edges(&self, number: u32) -> [u8; 2] {
+        let text = part(&self.bytes, &self.entries, number);
+        [text.first(), text.last()].map(|byte| byte.copied().unwrap_or_default())
+    }
+
     /// Returns the text with a number.
     pub(super) fn text(&self, number: u32) -> &str {
-        std::str::from_utf8(part(&self.bytes, &self.ends, number)).expect("it was added as a text")
+        std::str::from_utf8(part(&self.bytes, &self.entries, number)).expect("it was added as a text")
     }
 
     /// Returns the count of texts.
     pub(super) fn len(&self) -> u32 {
-        u32::try_from(self.ends.len()).expect("each text has a number of 32 bits")
+        u32::try_from(self.entries.len()).expect("each text has a number of 32 bits")
     }
 }
 
@@ -65,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_text_keeps_its_number() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::<()>::default();
         let all: Vec<String> = (0..1000).map(|n| format!("name-{n}")).chain([String::new()]).collect();
         for (n, name) in all.iter().enumerate() {
             assert_eq!(arena.number(name) as usize, n);

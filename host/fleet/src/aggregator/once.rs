@@ -11,7 +11,8 @@ impl Aggregator {
     pub(super) fn has_right(&self, device: u32, deployment: u32) -> bool {
         let Deployment { is_once, lease, .. } = &self.deployments[deployment as usize];
         let reported = || self.terms.get(&(device, deployment)).copied().unwrap_or_default();
-        let is_of = |(owner, term): &(Box<str>, u64)| **owner == *self.device_names.text(device) && *term == reported();
+        let is_of =
+            |(owner, term): &(Box<str>, u64)| **owner == *self.records.devices.text(device) && *term == reported();
         !is_once || lease.as_ref().is_some_and(is_of)
     }
 
@@ -36,7 +37,7 @@ impl Aggregator {
             return Applied::Same;
         }
         // Only these two devices can count before or after.
-        let device = |(owner, _): &(Box<str>, u64)| self.device_names.get(owner);
+        let device = |(owner, _): &(Box<str>, u64)| self.records.devices.get(owner);
         let devices =
             BTreeSet::from([held.as_ref().and_then(device), lease.as_ref().and_then(device)]).into_iter().flatten();
         let records: Vec<(u32, Record)> =
@@ -50,7 +51,7 @@ impl Aggregator {
 
     /// Changes a deployment in a way that moves devices from one counter to another.
     pub(super) fn recount(&mut self, deployment: u32, change: impl FnOnce(&mut Deployment)) {
-        let all = 0..self.device_names.len();
+        let all = 0..self.records.devices.len();
         let record = |device| self.records.get(device, deployment).map(|record| (device, record));
         let records: Vec<(u32, Record)> = all.filter_map(record).collect();
         records.iter().for_each(|(device, record)| self.count(*device, record, false));

@@ -3,8 +3,11 @@
 //! Millions of devices have a few records each. One slab holds them all; a device has a place in it, which moves when
 //! it outgrows it. Abandoned places are reused.
 
+use super::arena::Arena;
 use crate::stamp::Stamp;
 use model::Phase;
+use smallvec::SmallVec;
+use std::hint::black_box;
 
 /// The newest state of one deployment on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ impl Packed {
 
 /// The place of a device's records in the slab, and their floor, which is needed whenever one arrives.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+pub(super) struct Place {
     /// Records of earlier epochs are void.
     floor: u32,
     offset: u32,
@@ -81,8 +84,9 @@ impl Place {
 /// The records of all devices.
 #[derive(Default)]
 pub(super) struct Records {
+    /// The ids of the devices, with the places of their records.
+    pub(super) devices: Arena<Place>,
     slab: Vec<Packed>,
-    places: Vec<Place>,
     /// Abandoned places by their capacity.
     free: Vec<Vec<u32>>,
 }
@@ -91,18 +95,13 @@ pub(super) struct Records {
 pub(super) const MOST: usize = 60_000;
 
 impl Records {
-    /// Adds a device without records. Its number is the count of devices before it.
-    pub(super) fn add_device(&mut self) {
-        self.places.push(Place::default());
-    }
-
     /// The epoch before which a device's records are void.
     pub(super) fn floor(&self, device: u32) -> u32 {
-        self.places[device as usize].floor
+        self.devices.value(device).floor
     }
 
     pub(super) fn set_floor(&mut self, device: u32, floor: u32) {
-        self.places[device as usize].floor = floor;
+        self.devices.value_mut(device).floor = floor;
     }
 
     /// The records of a device, in no order.
@@ -110,24 +109,47 @@ impl Records {
         self.packed(device).iter().map(|packed| packed.record())
     }
 
+    /// Reads what finding and changing records of these devices needs into the processor's caches. It has no other
+    /// effect. In a large fleet, each read waits for the memory, and depends on the one before: here, those of many
+    /// devices overlap.
+    pub(super) fn foresee<'a>(&self, devices: impl Iterator<Item = &'a str>) {
+        let devices = self.devices.guess(devices);
+        let places: SmallVec<[Place; 64]> = devices.iter().map(|device| self.devices.value(*device)).collect();
+        let ids = devices.iter().map(|device| self.devices.edges(*device));
+        // Most devices have few records, which share a line of the cache.
+        let records = places.iter().map(|place| self.slab.get(place.offset as usize).map(|packed| packed.counter));
+        // The compiler must not leave out reads whose results nothing uses.
+        for read in ids.zip(records) {
+            black_box(read);
+        }
+    }
+
     fn packed(&self, device: u32) -> &[Packed] {
-        &self.slab[self.places[device as usize].range()]
+        &self.slab[self.devices.value(device).range()]
     }
 
     pub(super) fn get(&self, device: u32, deployment: u32) -> Option<Record> {
         self.packed(device).iter().find(|packed| packed.deployment() == deployment).map(|packed| packed.record())
     }
 
+    /// Makes room for this number of records of a device that has none.
+    pub(super) fn reserve(&mut self, device: u32, count: usize) {
+        let capacity = u16::try_from(count).unwrap_or(u16::MAX);
+        if capacity > self.devices.value(device).capacity {
+            self.grow(device, capacity);
+        }
+    }
+
     /// Stores a record, or removes it if it says nothing.
     pub(super) fn set(&mut self, device: u32, record: Record) {
-        let place = self.places[device as usize];
+        let place = self.devices.value(device);
         let records = &mut self.slab[place.range()];
         let held = records.iter().position(|held| held.deployment() == record.deployment);
         match (held, record.is_needed()) {
             (Some(at), true) => records[at] = Packed::new(record),
             (Some(at), false) => {
                 records.swap(at, usize::from(place.length) - 1);
-                self.places[device as usize].length -= 1;
+                self.devices.value_mut(device).length -= 1;
             }
             (None, true) => self.push(device, record),
             (None, false) => {}
@@ -135,20 +157,20 @@ impl Records {
     }
 
     fn push(&mut self, device: u32, record: Record) {
-        if self.places[device as usize].length == self.places[device as usize].capacity {
-            self.grow(device);
+        let Place { length, capacity, .. } = self.devices.value(device);
+        if length == capacity {
+            // Most devices have one to four records.
+            self.grow(device, if capacity < 4 { capacity + 1 } else { capacity.saturating_add(capacity.div_ceil(2)) });
         }
-        let place = &mut self.places[device as usize];
+        let place = self.devices.value_mut(device);
         let end = place.range().end;
         place.length += 1;
         self.slab[end] = Packed::new(record);
     }
 
-    fn grow(&mut self, device: u32) {
-        let old = self.places[device as usize];
-        // Most devices have one to four records.
-        let capacity =
-            if old.capacity < 4 { old.capacity + 1 } else { old.capacity.saturating_add(old.capacity.div_ceil(2)) };
+    /// Moves the records of a device to a place with room for this number.
+    fn grow(&mut self, device: u32, capacity: u16) {
+        let old = self.devices.value(device);
         let reused = self.free.get_mut(usize::from(capacity)).and_then(Vec::pop);
         let offset = reused.unwrap_or_else(|| {
             let offset = u32::try_from(self.slab.len()).expect("the slab has fewer than 2^32 records");
@@ -163,7 +185,7 @@ impl Records {
             }
             self.free[of_capacity].push(old.offset);
         }
-        self.places[device as usize] = Place { offset, capacity, ..old };
+        *self.devices.value_mut(device) = Place { offset, capacity, ..old };
     }
 }
 
@@ -191,7 +213,9 @@ mod tests {
             changes in prop::collection::vec((0_u32..4, 0_u32..40, any::<bool>(), 0_u32..3), 0..400),
         ) {
             let (mut records, mut map) = (Records::default(), BTreeMap::new());
-            (0..4).for_each(|_| records.add_device());
+            for device in 0..4 {
+                assert_eq!(records.devices.number(&format!("device-{device}")), device);
+            }
             for (device, deployment, matched, counter) in changes {
                 let stamp = Stamp { epoch: 0, counter };
                 let record = Record { matched, stamp, ..Record::new(deployment) };

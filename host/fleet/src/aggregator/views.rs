@@ -30,7 +30,7 @@ impl DeviceView {
 impl Aggregator {
     /// Returns a device; `None` if its id is unknown.
     pub fn device_view(&self, id: &str) -> Option<DeviceView> {
-        self.device_names.get(id).map(|device| self.view(device))
+        self.records.devices.get(id).map(|device| self.view(device))
     }
 
     /// Returns the devices from a number on that are wanted, at most `limit`, and the number of the next one, if any.
@@ -41,7 +41,7 @@ impl Aggregator {
         limit: usize,
     ) -> (Vec<DeviceView>, Option<u32>) {
         let mut found = Vec::new();
-        for device in first..self.device_names.len() {
+        for device in first..self.records.devices.len() {
             let view = self.view(device);
             if !wanted(&view) {
                 continue;
@@ -74,7 +74,7 @@ impl Aggregator {
                 wanted(reported(record.stamp, record.phase), self.devices[*device as usize].is_stale)
             })
         };
-        (0..self.device_names.len()).filter(is_wanted).take(limit).map(|device| self.view(device)).collect()
+        (0..self.records.devices.len()).filter(is_wanted).take(limit).map(|device| self.view(device)).collect()
     }
 
     /// Returns the devices whose deployments may have changed since the last call, each once.
@@ -83,7 +83,7 @@ impl Aggregator {
         for device in &taken {
             self.devices[*device as usize].is_reassigned = false;
         }
-        taken.into_iter().map(|device| self.device_names.text(device).to_owned()).collect()
+        taken.into_iter().map(|device| self.records.devices.text(device).to_owned()).collect()
     }
 
     /// Returns the devices that became stale or were heard again since the last call, in order, with what they are now.
@@ -93,7 +93,8 @@ impl Aggregator {
         taken.sort_unstable();
         taken.dedup();
         let members = taken.into_iter().filter(|device| self.devices[*device as usize].is_member);
-        let state = |device: u32| (self.device_names.text(device).to_owned(), self.devices[device as usize].is_stale);
+        let state =
+            |device: u32| (self.records.devices.text(device).to_owned(), self.devices[device as usize].is_stale);
         members.map(state).collect()
     }
 
@@ -122,7 +123,7 @@ impl Aggregator {
             .collect();
         deployments.sort();
         DeviceView {
-            device: self.device_names.text(device).to_owned(),
+            device: self.records.devices.text(device).to_owned(),
             labels: self.labels_of(device).iter().map(|pair| self.index.label(*pair)).collect(),
             is_member: held.is_member,
             is_stale: held.is_stale,
