@@ -41,6 +41,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tracing::Level;
 
+/// Polls allocate on one thread what another one frees, and a large estate has millions of small blocks: the system's
+/// allocator searches for free ones in all of its memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -53,7 +58,7 @@ fn main() -> ExitCode {
     if matches!(arguments.command, Command::CompilePlugin) {
         return sandbox::compile_child();
     }
-    means::bound_allocator();
+    means::bound_allocators();
     match carry_out(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

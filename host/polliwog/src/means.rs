@@ -15,13 +15,17 @@ const LEAST: u64 = 64;
 /// The fraction (1/n) of the remaining descriptors for connections to pages, API and metrics.
 const OWN_LISTENERS: u64 = 4;
 
-/// Makes the allocator return unused memory to the system. By default, glibc keeps a pool of memory for each thread,
-/// and keeps what a large allocation once needed.
+/// Makes the allocators return unused memory to the system: the program's own, and that of glibc, which libraries in C
+/// use. By default, glibc keeps a pool of memory for each thread, and keeps what a large allocation once needed.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
-pub(crate) fn bound_allocator() {
+pub(crate) fn bound_allocators() {
+    /// `mi_option_purge_delay` of mimalloc 3, in milliseconds. The crate has no name for it.
+    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+    // SAFETY: it only sets a parameter of the allocator.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 10) };
     #[cfg(target_env = "gnu")]
     {
-        /// Pools. Polls, the loop and the writer of the database seldom allocate at the same moment.
+        /// Pools. Threads seldom allocate in libraries at the same moment.
         const ARENAS: i32 = 2;
         /// Larger allocations, and larger unused ends of a pool, go back to the system at once.
         const LARGE: i32 = 128 << 10;
@@ -40,9 +44,11 @@ pub(crate) fn rest_unused(plugins: &[Plugin], config: &Config) {
     plugins.iter().filter(|plugin| !used.contains(&plugin.descriptor().kind)).for_each(Plugin::rest);
 }
 
-/// Returns unused memory of the heap to the system.
+/// Returns unused memory of the heaps to the system.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
 pub(crate) fn trim_heap() {
+    // SAFETY: it returns unused memory of the allocator, which may happen at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) };
     #[cfg(target_env = "gnu")]
     // SAFETY: it returns unused memory of the allocator, which may happen at any time.
     unsafe {
