@@ -186,6 +186,8 @@ impl Compiler {
             // Each thread reserves 64 MiB of address space for its memory. With many cores that would exceed the limit.
             .env("RAYON_NUM_THREADS", THREADS)
             .env("MALLOC_ARENA_MAX", THREADS)
+            // In KiB. The program's allocator would reserve the whole address space that the child may have.
+            .env("MIMALLOC_ARENA_RESERVE", "65536")
             .envs(self.at_once.then_some((AT_ONCE, "1")))
             .envs((self.backtrace == Backtrace::SourceLines).then_some((SOURCE_LINES, "1")))
             .stdin(Stdio::piped())
