@@ -98,7 +98,7 @@ fn events(aggregator: &mut Aggregator, pairs: &[(usize, usize)], round: u32, ran
 /// Applies states of these devices and deployments, as many at once as the operator does.
 fn report(aggregator: &mut Aggregator, all: &[(String, String)], counter: u32, random: &mut Pcg64Mcg) {
     for some in all.chunks(64) {
-        aggregator.foresee(some.iter().map(|(device, _)| device.as_str()));
+        aggregator.prefetch(some.iter().map(|(device, _)| device.as_str()));
         for (device, deployment) in some {
             let phase = match random.random_range(0..20) {
                 0 => Phase::Failed,

@@ -146,8 +146,8 @@ impl Aggregator {
     }
 
     /// Makes [`Aggregator::apply`] faster for states of these devices, which arrived together. It has no other effect.
-    pub fn foresee<'a>(&self, devices: impl Iterator<Item = &'a str>) {
-        self.records.foresee(devices);
+    pub fn prefetch<'a>(&self, devices: impl Iterator<Item = &'a str>) {
+        self.records.prefetch(devices);
     }
 
     /// Applies what arrived.

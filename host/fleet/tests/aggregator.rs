@@ -235,7 +235,7 @@ proptest! {
             let step = repeated.unwrap_or_else(|| step.clone());
             naive.apply(&step);
             // It has no effect, not even for devices that are unknown.
-            aggregator.foresee(DEVICES.iter().copied());
+            aggregator.prefetch(DEVICES.iter().copied());
             let applied = apply(&mut aggregator, &naive, &step);
             if let (Step::Heartbeat(device), Some(applied)) = (&step, applied) {
                 let expected = if naive.heard.contains_key(device) { Applied::Same } else { Applied::Refused };

@@ -21,6 +21,9 @@ const OWN_LISTENERS: u64 = 4;
 pub(crate) fn bound_allocators() {
     /// `mi_option_purge_delay` of mimalloc 3, in milliseconds. The crate has no name for it.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+    const {
+        assert!(libmimalloc_sys::_mi_option_last == 47, "the options of mimalloc changed: check their numbers");
+    }
     // SAFETY: it only sets a parameter of the allocator.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 10) };
     #[cfg(target_env = "gnu")]
@@ -44,7 +47,7 @@ pub(crate) fn rest_unused(plugins: &[Plugin], config: &Config) {
     plugins.iter().filter(|plugin| !used.contains(&plugin.descriptor().kind)).for_each(Plugin::rest);
 }
 
-/// Returns unused memory of the heaps to the system.
+/// Returns unused memory to the system: that of this thread, and that of all threads in libraries in C.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
 pub(crate) fn trim_heap() {
     // SAFETY: it returns unused memory of the allocator, which may happen at any time.

@@ -95,7 +95,7 @@ impl Work {
             tokio::select! {
                 1.. = fed.recv_many(&mut taken, TAKEN) => {
                     let ids = taken.iter().filter_map(Fed::device_of_state);
-                    shared.state().aggregator.foresee(ids);
+                    shared.state().aggregator.prefetch(ids);
                     for fed in taken.drain(..) {
                         self.fed(fed).await;
                     }

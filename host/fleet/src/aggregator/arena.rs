@@ -23,8 +23,8 @@ struct Entry<T> {
     value: T,
 }
 
-/// The number of texts that are usually guessed at once.
-const AT_ONCE: usize = 64;
+/// The number of texts that are usually looked up at once.
+pub(super) const AT_ONCE: usize = 64;
 
 /// Names come from agents with known ids, so a fixed seed is no door for collisions that slow the operator down more
 /// than their number does.

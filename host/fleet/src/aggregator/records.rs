@@ -3,7 +3,7 @@
 //! Millions of devices have a few records each. One slab holds them all; a device has a place in it, which moves when
 //! it outgrows it. Abandoned places are reused.
 
-use super::arena::Arena;
+use super::arena::{AT_ONCE, Arena};
 use crate::stamp::Stamp;
 use model::Phase;
 use smallvec::SmallVec;
@@ -112,9 +112,9 @@ impl Records {
     /// Reads what finding and changing records of these devices needs into the processor's caches. It has no other
     /// effect. In a large fleet, each read waits for the memory, and depends on the one before: here, those of many
     /// devices overlap.
-    pub(super) fn foresee<'a>(&self, devices: impl Iterator<Item = &'a str>) {
+    pub(super) fn prefetch<'a>(&self, devices: impl Iterator<Item = &'a str>) {
         let devices = self.devices.guess(devices);
-        let places: SmallVec<[Place; 64]> = devices.iter().map(|device| self.devices.value(*device)).collect();
+        let places: SmallVec<[Place; AT_ONCE]> = devices.iter().map(|device| self.devices.value(*device)).collect();
         let ids = devices.iter().map(|device| self.devices.edges(*device));
         // Most devices have few records, which share a line of the cache.
         let records = places.iter().map(|place| self.slab.get(place.offset as usize).map(|packed| packed.counter));
