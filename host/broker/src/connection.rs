@@ -6,7 +6,6 @@ use crate::link::Link;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
 use fleet::LinkState;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -14,10 +13,15 @@ use tokio::time::Instant;
 
 /// A half-open connection is noticed after this time. The client's default is a minute.
 const PING: Duration = Duration::from_secs(10);
+/// The time for connection, TLS and login. After an outage of the broker, thousands of agents connect at once, and an
+/// attempt that is given up is work for the broker that was in vain. The client's default is 5 s.
+const CONNECT: Duration = Duration::from_secs(20);
 /// The broker answers within this time, or the request failed.
 const ANSWER: Duration = Duration::from_secs(5);
 /// The delay before a further attempt to connect doubles from the first to the second of these, with jitter.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(6400));
+/// The shortest time between two searches for the reason, each of which is one more connection for the broker.
+const SEARCH: Duration = Duration::from_secs(10);
 /// Messages that wait for a reader, for each subscription. Many agents run in one process in simulations.
 const WAITING: usize = 4096;
 
@@ -47,11 +51,12 @@ impl Connection {
         let logged = Arc::<Mutex<Option<String>>>::default();
         let forgotten = logged.clone();
         let losses = Losses::default();
-        let diagnosis = Arc::new(Diagnosis { link: link.clone(), is_running: AtomicBool::new(false) });
+        let diagnosis = Diagnosis { link: link.clone(), last: Arc::default() };
         let mut options = ConnectOptions::new()
             .name(&link.name)
             .retry_on_initial_connect()
             .ping_interval(PING)
+            .connection_timeout(CONNECT)
             .request_timeout(Some(ANSWER))
             .subscription_capacity(WAITING)
             .reconnect_delay_callback(move |attempt| jitter.delay(RECONNECT, attempt))
@@ -71,6 +76,9 @@ impl Connection {
             });
         if let Some(tls) = &link.tls {
             options = options.tls_client_config(tls.clone());
+        }
+        if let Some(local) = link.local {
+            options = options.local_address((local, 0).into());
         }
         if let Some((user, password)) = &link.credentials {
             // A client may subscribe to its own answers only.
@@ -145,23 +153,52 @@ fn note(state: &Mutex<LinkState>, event: &Event) {
 /// The search for the reason why the broker cannot be reached.
 struct Diagnosis {
     link: Link,
-    /// Whether an attempt runs.
-    is_running: AtomicBool,
+    /// When the last search ended; locked while one runs.
+    last: Arc<tokio::sync::Mutex<Option<Instant>>>,
 }
 
-/// Notes why the broker cannot be reached; at most one attempt to find out runs at a time.
-fn explain(diagnosis: &Arc<Diagnosis>, state: &Arc<Mutex<LinkState>>) {
-    if diagnosis.is_running.swap(true, Ordering::Relaxed) {
+/// Notes why the broker cannot be reached, unless that was searched for a moment ago.
+fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<LinkState>>) {
+    let Ok(mut last) = diagnosis.last.clone().try_lock_owned() else { return };
+    if last.is_some_and(|last| last.elapsed() < SEARCH) {
         return;
     }
-    let (diagnosis, state) = (diagnosis.clone(), state.clone());
+    let (link, state) = (diagnosis.link.clone(), state.clone());
     tokio::spawn(async move {
-        let text = format!("the broker cannot be reached: {}", diagnose(&diagnosis.link).await);
-        diagnosis.is_running.store(false, Ordering::Relaxed);
+        let text = format!("the broker cannot be reached: {}", diagnose(&link).await);
+        *last = Some(Instant::now());
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_connected && state.problem.as_deref() != Some(&text) {
             tracing::warn!("{text}");
             state.problem = Some(text);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    /// A server that ends each connection gets one for each attempt, and not a second one for the reason.
+    #[tokio::test]
+    async fn the_reason_is_not_searched_at_each_attempt() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (url, keys) = (format!("nats://{}", listener.local_addr().unwrap()), crate::seal::Keys::None);
+        let link = Link { url, credentials: None, keys, tls: None, local: None, name: "host".to_owned(), seed: 7 };
+        let began = Instant::now();
+        let connection = Connection::open(&link).await.unwrap();
+        let (mut attempts, mut searches) = (0, 0);
+        while attempts < 5 {
+            let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+            let info = br#"INFO {"server_id":"x","version":"2.9.10","max_payload":1048576}"#;
+            stream.get_mut().write_all(&[info, &b"\r\n"[..]].concat()).await.unwrap();
+            let mut login = String::new();
+            stream.read_line(&mut login).await.unwrap();
+            *if login.contains(r#""version":"0""#) { &mut searches } else { &mut attempts } += 1;
+        }
+        assert!((1..=1 + began.elapsed().as_secs() / SEARCH.as_secs()).contains(&searches), "{searches} searches");
+        assert!(!connection.state().is_connected);
+    }
 }

@@ -100,7 +100,7 @@ mod tests {
 
     async fn reason(url: String) -> String {
         let keys = crate::seal::Keys::None;
-        diagnose(&Link { url, credentials: None, keys, tls: None, name: String::new(), seed: 0 }).await
+        diagnose(&Link { url, credentials: None, keys, tls: None, local: None, name: String::new(), seed: 0 }).await
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use crate::seal::Keys;
 use rustls::ClientConfig;
+use std::net::IpAddr;
 
 /// How to reach the broker.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Link {
     pub keys: Keys,
     /// The verification of the broker's certificate; `None` for that of the client's library.
     pub tls: Option<ClientConfig>,
+    /// The address from which it connects; `None` for that which the system chooses.
+    pub local: Option<IpAddr>,
     /// The name of this client, for the broker's lists.
     pub name: String,
     /// Makes the delays of this client differ from those of others.

@@ -153,6 +153,7 @@ impl Scene {
             credentials: None,
             keys: broker::Keys::None,
             tls: None,
+            local: None,
             name: name.to_owned(),
             seed: self.random.random(),
         }

@@ -116,7 +116,7 @@ fn link(fleet: &FleetConfig, part: &str) -> anyhow::Result<Link> {
     let name = format!("polliwog {part} {}", fleet.device);
     let tls = fleet.tls.build().map_err(|why| anyhow::anyhow!("[fleet] tls: {why}"))?.for_other_protocols();
     let seed = u64::from_le_bytes(random_bytes());
-    Ok(Link { url: fleet.url.clone(), credentials, keys, tls: Some(tls), name, seed })
+    Ok(Link { url: fleet.url.clone(), credentials, keys, tls: Some(tls), local: None, name, seed })
 }
 
 /// Reads the file with the user and the password for the broker, and the key that seals records, if it has one.

@@ -216,7 +216,7 @@ struct Running {
 
 /// Starts the operator with its deployments.
 async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running> {
-    let link = link(url, "operator");
+    let link = link(url, "operator", None);
     let (give, given) = tokio::sync::oneshot::channel();
     let ending = CancellationToken::new();
     std::thread::Builder::new().name("operator".to_owned()).spawn(move || {
