@@ -13,14 +13,16 @@ use tokio::time::Instant;
 
 /// A half-open connection is noticed after this time. The client's default is a minute.
 const PING: Duration = Duration::from_secs(10);
-/// The time for connection, TLS and login. After an outage of the broker, thousands of agents connect at once, and an
-/// attempt that is given up is work for the broker that was in vain. The client's default is 5 s.
+/// The time for connection, TLS and login with all servers. After an outage of the broker, thousands of agents connect
+/// at once, and an attempt that is given up is work for the broker that was in vain. The client's default is 5 s for
+/// each server.
 const CONNECT: Duration = Duration::from_secs(20);
 /// The broker answers within this time, or the request failed.
 const ANSWER: Duration = Duration::from_secs(5);
 /// The delay before a further attempt to connect doubles from the first to the second of these, with jitter.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(6400));
-/// The shortest time between two searches for the reason, each of which is one more connection for the broker.
+/// The shortest time between two searches for the reason of the same failure. Each is one more connection for the
+/// broker.
 const SEARCH: Duration = Duration::from_secs(10);
 /// Messages that wait for a reader, for each subscription. Many agents run in one process in simulations.
 const WAITING: usize = 4096;
@@ -51,12 +53,12 @@ impl Connection {
         let logged = Arc::<Mutex<Option<String>>>::default();
         let forgotten = logged.clone();
         let losses = Losses::default();
-        let diagnosis = Diagnosis { link: link.clone(), last: Arc::default() };
+        let diagnosis = Diagnosis { link: link.clone(), connected: connected.clone(), last: Arc::default() };
         let mut options = ConnectOptions::new()
             .name(&link.name)
             .retry_on_initial_connect()
             .ping_interval(PING)
-            .connection_timeout(CONNECT)
+            .connection_timeout(connect_within(link.servers().len()))
             .request_timeout(Some(ANSWER))
             .subscription_capacity(WAITING)
             .reconnect_delay_callback(move |attempt| jitter.delay(RECONNECT, attempt))
@@ -65,8 +67,8 @@ impl Connection {
                 if matches!(event, Event::SlowConsumer(_)) {
                     losses.warn();
                 }
-                if matches!(event, Event::ClientError(_)) {
-                    explain(&diagnosis, &noted);
+                if let Event::ClientError(error) = &event {
+                    explain(&diagnosis, &noted, error.to_string());
                 }
                 if event == Event::Connected {
                     *forgotten.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -150,25 +152,50 @@ fn note(state: &Mutex<LinkState>, event: &Event) {
     }
 }
 
+/// The time for an attempt to connect to one of several servers. One that does not answer must not delay the others for
+/// longer than a lease lasts.
+fn connect_within(servers: usize) -> Duration {
+    (CONNECT / u32::try_from(servers.max(1)).unwrap_or(u32::MAX)).max(ANSWER)
+}
+
 /// The search for the reason why the broker cannot be reached.
 struct Diagnosis {
     link: Link,
-    /// When the last search ended; locked while one runs.
-    last: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    /// Counts connections.
+    connected: watch::Receiver<u64>,
+    /// The last search; locked while one runs.
+    last: Arc<tokio::sync::Mutex<Option<Search>>>,
+}
+
+/// A search for the reason.
+struct Search {
+    ended: Instant,
+    /// The failure in the client's words, and the number of connections before it.
+    of: (String, u64),
+}
+
+impl Search {
+    /// Whether a failure needs another search.
+    fn is_over(&self, of: &(String, u64), now: Instant) -> bool {
+        self.of != *of || now.duration_since(self.ended) >= SEARCH
+    }
 }
 
 /// Notes why the broker cannot be reached, unless that was searched for a moment ago.
-fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<LinkState>>) {
+fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<LinkState>>, failure: String) {
     let Ok(mut last) = diagnosis.last.clone().try_lock_owned() else { return };
-    if last.is_some_and(|last| last.elapsed() < SEARCH) {
+    let of = (failure, *diagnosis.connected.borrow());
+    if last.as_ref().is_some_and(|last| !last.is_over(&of, Instant::now())) {
         return;
     }
-    let (link, state) = (diagnosis.link.clone(), state.clone());
+    let (link, state, connected) = (diagnosis.link.clone(), state.clone(), diagnosis.connected.clone());
     tokio::spawn(async move {
         let text = format!("the broker cannot be reached: {}", diagnose(&link).await);
-        *last = Some(Instant::now());
+        // The reason is that of a connection before, if there was another one meanwhile.
+        let is_current = *connected.borrow() == of.1;
+        *last = Some(Search { ended: Instant::now(), of });
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.is_connected && state.problem.as_deref() != Some(&text) {
+        if is_current && !state.is_connected && state.problem.as_deref() != Some(&text) {
             tracing::warn!("{text}");
             state.problem = Some(text);
         }
@@ -181,24 +208,51 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::TcpListener;
 
+    #[test]
+    fn several_servers_share_the_time_of_an_attempt() {
+        let seconds = [0, 1, 2, 4, 9].map(|servers| connect_within(servers).as_secs());
+        assert_eq!(seconds, [20, 20, 10, 5, 5]);
+    }
+
+    #[test]
+    fn another_failure_or_another_connection_needs_another_search() {
+        let of = |text: &str, connections| (text.to_owned(), connections);
+        let ended = Instant::now();
+        let search = Search { ended, of: of("IO error", 1) };
+        let cases = [
+            (of("IO error", 1), Duration::ZERO, false),
+            (of("IO error", 1), SEARCH, true),
+            (of("IO error", 2), Duration::ZERO, true),
+            (of("timed out", 1), Duration::ZERO, true),
+        ];
+        for (of, later, expected) in cases {
+            assert_eq!(search.is_over(&of, ended + later), expected, "{of:?} after {later:?}");
+        }
+    }
+
     /// A server that ends each connection gets one for each attempt, and not a second one for the reason.
     #[tokio::test]
     async fn the_reason_is_not_searched_at_each_attempt() {
+        const PATIENCE: Duration = Duration::from_secs(60);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (url, keys) = (format!("nats://{}", listener.local_addr().unwrap()), crate::seal::Keys::None);
         let link = Link { url, credentials: None, keys, tls: None, local: None, name: "host".to_owned(), seed: 7 };
         let began = Instant::now();
         let connection = Connection::open(&link).await.unwrap();
         let (mut attempts, mut searches) = (0, 0);
-        while attempts < 5 {
-            let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-            let info = br#"INFO {"server_id":"x","version":"2.9.10","max_payload":1048576}"#;
-            stream.get_mut().write_all(&[info, &b"\r\n"[..]].concat()).await.unwrap();
-            let mut login = String::new();
-            stream.read_line(&mut login).await.unwrap();
-            *if login.contains(r#""version":"0""#) { &mut searches } else { &mut attempts } += 1;
-        }
+        let serve = async {
+            while attempts < 5 {
+                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+                let info = br#"INFO {"server_id":"x","version":"2.9.10","max_payload":1048576}"#;
+                stream.get_mut().write_all(&[info, &b"\r\n"[..]].concat()).await.unwrap();
+                let mut login = String::new();
+                stream.read_line(&mut login).await.unwrap();
+                *if login.contains(r#""version":"0""#) { &mut searches } else { &mut attempts } += 1;
+            }
+        };
+        tokio::time::timeout(PATIENCE, serve).await.unwrap();
         assert!((1..=1 + began.elapsed().as_secs() / SEARCH.as_secs()).contains(&searches), "{searches} searches");
-        assert!(!connection.state().is_connected);
+        let problem = connection.state().problem.unwrap();
+        assert!(problem.ends_with("ends the connection"), "{problem}");
     }
 }

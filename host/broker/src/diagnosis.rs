@@ -8,7 +8,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Url;
@@ -25,7 +25,8 @@ pub(crate) async fn diagnose(link: &Link) -> String {
     let mut reasons = Vec::new();
     for url in link.servers() {
         let reason = match tokio::time::timeout(PATIENCE, steps(link, &url)).await {
-            Ok(Ok(())) => format!("{url} ends the connection"),
+            Ok(Ok(Login::Accepted)) => format!("{url} did not answer in time, and accepts this host now"),
+            Ok(Ok(Login::Ended)) => format!("{url} ends the connection"),
             Ok(Err(why)) => why,
             Err(_) => format!("{url} does not answer"),
         };
@@ -34,10 +35,16 @@ pub(crate) async fn diagnose(link: &Link) -> String {
     reasons.join("; ")
 }
 
-async fn steps(link: &Link, url: &str) -> Result<(), String> {
+/// The end of a login that the server did not refuse.
+enum Login {
+    Accepted,
+    Ended,
+}
+
+async fn steps(link: &Link, url: &str) -> Result<Login, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port().unwrap_or(PORT));
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
+    let stream = connect(link, (host, port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     let read = (&mut stream).take(FIRST_LINE).read_until(b'\n', &mut line).await;
@@ -51,6 +58,14 @@ async fn steps(link: &Link, url: &str) -> Result<(), String> {
         }
         _ => log_in(link, stream).await,
     }
+}
+
+async fn connect(link: &Link, to: (&str, u16)) -> std::io::Result<TcpStream> {
+    let Some(local) = link.local else { return TcpStream::connect(to).await };
+    let socket = if local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind((local, 0).into())?;
+    let mut addresses = tokio::net::lookup_host(to).await?;
+    socket.connect(addresses.next().ok_or(std::io::ErrorKind::NotFound)?).await
 }
 
 async fn handshake(stream: TcpStream, host: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, String> {
@@ -69,7 +84,7 @@ async fn handshake(stream: TcpStream, host: &str, tls: ClientConfig) -> Result<T
 }
 
 /// Logs in as the client does. A server that refuses that says so in one line, and ends the connection.
-async fn log_in(link: &Link, mut stream: BufReader<impl AsyncRead + AsyncWrite + Unpin>) -> Result<(), String> {
+async fn log_in(link: &Link, mut stream: BufReader<impl AsyncRead + AsyncWrite + Unpin>) -> Result<Login, String> {
     let mut about = json!({ "verbose": false, "pedantic": false, "name": link.name, "lang": "rust", "version": "0" });
     if let Some((user, password)) = &link.credentials {
         (about["user"], about["pass"]) = (user.as_str().into(), password.as_str().into());
@@ -90,7 +105,7 @@ async fn log_in(link: &Link, mut stream: BufReader<impl AsyncRead + AsyncWrite +
             ),
         });
     }
-    Ok(())
+    Ok(if line.starts_with("PONG") { Login::Accepted } else { Login::Ended })
 }
 
 #[cfg(test)]
@@ -109,6 +124,7 @@ mod tests {
         let url = format!("nats://{}", listener.local_addr().unwrap());
         let cases = [
             ("INFO {}\r\n", "ends the connection"),
+            ("INFO {}\r\nPONG\r\n", "accepts this host now"),
             ("INFO {}\r\n-ERR 'Authorization Violation'\r\n", "refuses hosts without credentials"),
             ("SSH-2.0\r\n", "not a NATS server"),
             ("", "not a NATS server"),
