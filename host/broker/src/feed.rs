@@ -206,3 +206,21 @@ fn check(bucket: Bucket, found: &async_nats::jetstream::stream::Config) -> Resul
     };
     Err(format!("the stream {name} {wrong}: delete it, so that the operator makes it again"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::{META, mark};
+    use fleet::names::{info_key, state_key};
+
+    #[test]
+    fn only_a_state_has_the_device_of_a_state() {
+        let of = |bucket, key: String| Fed::Record(bucket, key, Bytes::new(), 1).device_of_state().map(str::to_owned);
+        assert_eq!(of(Bucket::State, state_key("host-1", "web")), Some("host-1".to_owned()));
+        for other in [META.to_owned(), mark("operator")] {
+            assert_eq!(of(Bucket::State, other), None);
+        }
+        assert_eq!(of(Bucket::Info, info_key("host-1")), None);
+        assert_eq!(Fed::CaughtUp(Bucket::State).device_of_state(), None);
+    }
+}

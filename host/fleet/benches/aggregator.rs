@@ -5,7 +5,7 @@
 //! customers and models of very different sizes; most deployments are for a site or a customer, a few for a model in a
 //! region, two for most of the fleet.
 
-use fleet::{Aggregator, Applied, Input, Labels, Phase, Requirement, Selector, Stamp};
+use fleet::{Aggregator, Applied, Input, Labels, PREFETCHED, Phase, Requirement, Selector, Stamp};
 use model::Timestamp;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -97,7 +97,7 @@ fn events(aggregator: &mut Aggregator, pairs: &[(usize, usize)], round: u32, ran
 
 /// Applies states of these devices and deployments, as many at once as the operator does.
 fn report(aggregator: &mut Aggregator, all: &[(String, String)], counter: u32, random: &mut Pcg64Mcg) {
-    for some in all.chunks(64) {
+    for some in all.chunks(PREFETCHED) {
         aggregator.prefetch(some.iter().map(|(device, _)| device.as_str()));
         for (device, deployment) in some {
             let phase = match random.random_range(0..20) {

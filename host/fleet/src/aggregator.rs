@@ -12,6 +12,7 @@ use crate::aggregate::{Aggregate, Applied, Happened, Input, Patch};
 use crate::selector::Selector;
 use crate::stamp::{Stamp, digest};
 use arena::Arena;
+pub use arena::PREFETCHED;
 use index::{Index, Pair};
 use model::{Phase, Timestamp};
 use records::{DEPLOYMENTS, MOST, Record, Records};

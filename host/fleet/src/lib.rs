@@ -23,7 +23,7 @@ mod view;
 pub mod wire;
 
 pub use aggregate::{Aggregate, Applied, Happened, Input, Patch};
-pub use aggregator::{Aggregator, DeviceView, LEGROOM, STALE_AFTER};
+pub use aggregator::{Aggregator, DeviceView, LEGROOM, PREFETCHED, STALE_AFTER};
 pub use definition::{read_deployment, read_stored, show_deployment, stored};
 pub use labels::{InvalidLabel, Labels};
 pub use model::Phase;

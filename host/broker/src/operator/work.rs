@@ -14,7 +14,7 @@ use crate::record::{Answer, answer};
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use fleet::wire::{Assignment, Deployment, HeartbeatPayload, Lease, decode};
-use fleet::{Applied, Input};
+use fleet::{Applied, Input, PREFETCHED};
 use futures_util::StreamExt;
 use model::{EventKind, Timestamp};
 use std::collections::{BTreeSet, HashMap};
@@ -24,8 +24,6 @@ use tokio::sync::mpsc;
 
 /// Records that wait for the loop.
 const WAITING: usize = 10_000;
-/// The number of them that are taken at once.
-const TAKEN: usize = 64;
 /// After this number of heartbeats in a row that do not agree with what is held, the agent has to send all its records.
 const DISAGREEMENTS: u8 = 3;
 /// A clock of a device that differs by more than this is shown.
@@ -80,27 +78,33 @@ impl Work {
             let place = move || shared.place(&bucket.stream());
             feeds.spawn(feed(connection.clone(), (bucket, replicas), place, into.clone()));
         }
-        let mut heartbeats = loop {
+        let heartbeats = loop {
             match connection.client.subscribe("heartbeat.*").await {
                 Ok(heartbeats) => break heartbeats,
                 Err(_) => tokio::time::sleep(SECOND).await,
             }
         };
+        // As many as records, so that they do not wait for too long while there are many of those.
+        let mut heartbeats = heartbeats.ready_chunks(PREFETCHED);
         let (done, mut written) = mpsc::channel::<Vec<Outcome>>(1);
         let mut is_writing = false;
-        let mut taken = Vec::with_capacity(TAKEN);
+        let mut taken = Vec::with_capacity(PREFETCHED);
         let mut second = tokio::time::interval(SECOND);
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
             tokio::select! {
-                1.. = fed.recv_many(&mut taken, TAKEN) => {
+                1.. = fed.recv_many(&mut taken, PREFETCHED) => {
                     let ids = taken.iter().filter_map(Fed::device_of_state);
                     shared.state().aggregator.prefetch(ids);
                     for fed in taken.drain(..) {
                         self.fed(fed).await;
                     }
                 }
-                Some(message) = heartbeats.next() => self.heard(&message.subject, &message.payload).await,
+                Some(some) = heartbeats.next() => {
+                    for message in some {
+                        self.heard(&message.subject, &message.payload).await;
+                    }
+                }
                 // The assignments below follow.
                 () = shared.defined.notified() => {
                     if std::mem::take(&mut self.shared.state().is_reoffered) {

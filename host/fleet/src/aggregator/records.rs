@@ -3,7 +3,7 @@
 //! Millions of devices have a few records each. One slab holds them all; a device has a place in it, which moves when
 //! it outgrows it. Abandoned places are reused.
 
-use super::arena::{AT_ONCE, Arena};
+use super::arena::{Arena, PREFETCHED};
 use crate::stamp::Stamp;
 use model::Phase;
 use smallvec::SmallVec;
@@ -114,7 +114,7 @@ impl Records {
     /// devices overlap.
     pub(super) fn prefetch<'a>(&self, devices: impl Iterator<Item = &'a str>) {
         let devices = self.devices.guess(devices);
-        let places: SmallVec<[Place; AT_ONCE]> = devices.iter().map(|device| self.devices.value(*device)).collect();
+        let places: SmallVec<[Place; PREFETCHED]> = devices.iter().map(|device| self.devices.value(*device)).collect();
         let ids = devices.iter().map(|device| self.devices.edges(*device));
         // Most devices have few records, which share a line of the cache.
         let records = places.iter().map(|place| self.slab.get(place.offset as usize).map(|packed| packed.counter));
