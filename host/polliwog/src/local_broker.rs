@@ -48,7 +48,7 @@ impl LocalBroker {
     pub(crate) fn run(&mut self) -> anyhow::Result<()> {
         let (folder, port) = (self.folder.path(), self.port);
         let (config, store, process) = (folder.join("nats.conf"), folder.join("jetstream"), folder.join("process"));
-        // By default, the server limits itself to three quarters of the free space. The fleet reserves 2.6 GB.
+        // By default, the server limits itself to three quarters of the free space. The fleet reserves 2.7 GB.
         let text = format!(
             "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\"; max_file_store: 10GB }}\npid_file: \"{}\"\n",
             store.display(),

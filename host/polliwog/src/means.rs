@@ -12,6 +12,8 @@ use std::ops::Range;
 const RESERVE: u64 = 48;
 /// The fewest descriptors that the host can run with.
 const LEAST: u64 = 64;
+/// `mi_option_purge_delay` of mimalloc 3, in milliseconds. The crate has no name for it.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// The fraction (1/n) of the remaining descriptors for connections to pages, API and metrics.
 const OWN_LISTENERS: u64 = 4;
 
@@ -19,11 +21,6 @@ const OWN_LISTENERS: u64 = 4;
 /// use. By default, glibc keeps a pool of memory for each thread, and keeps what a large allocation once needed.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
 pub(crate) fn bound_allocators() {
-    /// `mi_option_purge_delay` of mimalloc 3, in milliseconds. The crate has no name for it.
-    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-    const {
-        assert!(libmimalloc_sys::_mi_option_last == 47, "the options of mimalloc changed: check their numbers");
-    }
     // SAFETY: it only sets a parameter of the allocator.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 10) };
     #[cfg(target_env = "gnu")]
@@ -145,6 +142,13 @@ pub(crate) fn descriptors() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[allow(unsafe_code, reason = "no crate has a safe function for it")]
+    fn the_number_of_the_option_is_that_of_the_purge_delay() {
+        // SAFETY: it reads a parameter of the allocator.
+        assert_eq!(unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }, 1000, "its default");
+    }
 
     #[test]
     fn only_mappings_without_modified_pages_are_released() {

@@ -183,11 +183,13 @@ impl Compiler {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .env_clear()
-            // Each thread reserves 64 MiB of address space for its memory. With many cores that would exceed the limit.
+            // Each thread needs memory, and glibc reserves 64 MiB of address space for each that allocates in libraries
+            // in C. With many cores that would exceed the limit.
             .env("RAYON_NUM_THREADS", THREADS)
             .env("MALLOC_ARENA_MAX", THREADS)
-            // In KiB. The program's allocator would reserve the whole address space that the child may have.
-            .env("MIMALLOC_ARENA_RESERVE", "65536")
+            // By default, the program's allocator reserves the whole address space that the child may have. This is the
+            // smallest part that it accepts.
+            .env("MIMALLOC_ARENA_RESERVE", "32M")
             .envs(self.at_once.then_some((AT_ONCE, "1")))
             .envs((self.backtrace == Backtrace::SourceLines).then_some((SOURCE_LINES, "1")))
             .stdin(Stdio::piped())
