@@ -45,8 +45,7 @@ enum Slot {
 #[derive(Clone, Copy, Debug)]
 struct Device {
     info: Stamp,
-    /// The second of the last heartbeat.
-    heard: u32,
+    heard: Heard,
     /// The place of its labels.
     labels: u32,
     label_count: u8,
@@ -55,6 +54,31 @@ struct Device {
     is_stale: bool,
     /// Whether it is in the list of devices whose deployments changed.
     is_reassigned: bool,
+}
+
+/// The second of the last heartbeat, or that in which the device became known, if there was no heartbeat since. The
+/// highest bit says which, because a million devices have one.
+#[derive(Clone, Copy, Debug)]
+struct Heard(u32);
+
+impl Heard {
+    const NEVER: u32 = 1 << 31;
+
+    const fn known_since(second: u32) -> Self {
+        Self(second | Self::NEVER)
+    }
+
+    const fn at(second: u32) -> Self {
+        Self(second & !Self::NEVER)
+    }
+
+    const fn second(self) -> u32 {
+        self.0 & !Self::NEVER
+    }
+
+    const fn is_heard(self) -> bool {
+        self.0 & Self::NEVER == 0
+    }
 }
 
 /// A change of a phase, with the device as a number.
@@ -168,7 +192,7 @@ impl Aggregator {
     pub fn tick(&mut self, now: u32) {
         while let Some(due) = self.wheel.turn(now) {
             for device in due {
-                let late = self.devices[device as usize].heard + STALE_AFTER;
+                let late = self.devices[device as usize].heard.second() + STALE_AFTER;
                 if late > self.wheel.now() {
                     self.wheel.check_at(device, late);
                 } else {
@@ -238,17 +262,17 @@ impl Aggregator {
         let device = self.records.devices.number(id);
         if device as usize == self.devices.len() {
             // A new device has the whole time for its first heartbeat.
-            let heard = self.wheel.now();
+            let now = self.wheel.now();
             self.devices.push(Device {
                 info: Stamp::default(),
-                heard,
+                heard: Heard::known_since(now),
                 labels: 0,
                 label_count: 0,
                 is_member: false,
                 is_stale: false,
                 is_reassigned: false,
             });
-            self.wheel.check_at(device, heard + STALE_AFTER);
+            self.wheel.check_at(device, now + STALE_AFTER);
         }
         device
     }
@@ -420,7 +444,7 @@ impl Aggregator {
 
     fn hear(&mut self, id: &str, digest: u64) -> Applied {
         let Some(device) = self.records.devices.get(id) else { return Applied::Refused };
-        self.devices[device as usize].heard = self.wheel.now();
+        self.devices[device as usize].heard = Heard::at(self.wheel.now());
         if self.devices[device as usize].is_stale {
             self.set_stale(device, false);
             self.wheel.check_at(device, self.wheel.now() + STALE_AFTER);

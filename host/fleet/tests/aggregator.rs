@@ -55,6 +55,8 @@ struct Naive {
     selectors: BTreeMap<usize, Selector>,
     /// Devices of which anything arrived, with the second of the last heartbeat.
     heard: BTreeMap<usize, u32>,
+    /// Devices with a heartbeat.
+    lively: BTreeSet<usize>,
 }
 
 impl Naive {
@@ -79,6 +81,7 @@ impl Naive {
             Step::Heartbeat(device) => {
                 if let Some(heard) = self.heard.get_mut(device) {
                     *heard = self.now;
+                    self.lively.insert(*device);
                 }
             }
             Step::Deployment { deployment, selector, is_once } => {
@@ -267,6 +270,10 @@ proptest! {
                 prop_assert_eq!(held, naive.counters(deployment));
             }
             prop_assert!(aggregator.drain().is_empty());
+            for (device, heard) in &naive.heard {
+                let view = aggregator.device_view(DEVICES[*device]).unwrap();
+                prop_assert_eq!((view.heard, view.is_heard), (*heard, naive.lively.contains(device)));
+            }
         }
     }
 }

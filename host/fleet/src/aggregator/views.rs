@@ -14,7 +14,9 @@ pub struct DeviceView {
     pub is_member: bool,
     /// Whether it was not heard for [`super::STALE_AFTER`].
     pub is_stale: bool,
-    /// The second in which it was heard last, by the aggregator's clock.
+    /// Whether it was heard since this aggregator began. Records do not say so, because they are old at a start.
+    pub is_heard: bool,
+    /// The second in which it was heard last, or became known, by the aggregator's clock.
     pub heard: u32,
     /// The deployments that choose it, by name, with the reported phase; `None` if nothing was reported.
     pub deployments: Vec<(String, Option<Phase>)>,
@@ -127,7 +129,8 @@ impl Aggregator {
             labels: self.labels_of(device).iter().map(|pair| self.index.label(*pair)).collect(),
             is_member: held.is_member,
             is_stale: held.is_stale,
-            heard: held.heard,
+            is_heard: held.heard.is_heard(),
+            heard: held.heard.second(),
             deployments,
         }
     }

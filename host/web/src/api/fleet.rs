@@ -221,7 +221,7 @@ struct DeviceWire {
     labels: BTreeMap<String, String>,
     /// Whether it was not heard for 5 minutes.
     stale: bool,
-    /// When it was heard last, or the operator's start.
+    /// When it was heard last; null if this operator has not heard it since its start.
     heard_at: Option<Time>,
     /// The deployments that choose it, with the reported phase; null if it reported none, and `standby` if it has no
     /// report because another device polls.
@@ -241,7 +241,7 @@ impl DeviceWire {
             device: view.device,
             labels: view.labels,
             stale: view.is_stale,
-            heard_at: times(Some(Timestamp::from_millis(heard))),
+            heard_at: times(view.is_heard.then(|| Timestamp::from_millis(heard))),
             deployments,
         }
     }

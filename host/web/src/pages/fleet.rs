@@ -223,7 +223,9 @@ fn heard(shared: &Shared, fleet: &dyn Fleet, device: &DeviceView) -> Markup {
     let silent = i64::try_from(fleet.silent(device).as_millis()).unwrap_or(i64::MAX);
     let at = Timestamp::from_millis(shared.host.now().as_millis().saturating_sub(silent));
     html! {
-        @if device.is_stale { span.tag.unreachable { "⚡ not heard" } " for " } (age(at)) @if !device.is_stale { " ago" }
+        @if device.is_stale { span.tag.unreachable { "⚡ not heard" } " for " (age(at)) }
+        @else if device.is_heard { (age(at)) " ago" }
+        @else { "not yet by this operator, which knows it for " (age(at)) }
     }
 }
 
