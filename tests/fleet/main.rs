@@ -306,6 +306,18 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     let (code, out, _) = agent.command(&fleet.folder("host-1"), &["fleet", "status"]);
     assert!(code == 2 && out.contains("1 records wait"), "{out}");
     assert_eq!(fleet.deployment("web")["succeeded"], 1, "the operator keeps its counters");
+    // The operator says that it is the broker, and not the device, and keeps new definitions.
+    let operator = |arguments: &[&str]| fleet.operator().command(&place, arguments);
+    let (code, _, why) = operator(&["fleet", "logs", "host-1"]);
+    assert!(code != 0 && why.contains("host-1 cannot be asked: "), "{why}");
+    let file = place.join("later.toml");
+    let written = "[[deployment]]\nname = \"later\"\nselector = { matchLabels = { site = \"none\" } }\n\
+                   [[deployment.target]]\nid = \"later\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1/\"\n";
+    fs::write(&file, written).unwrap();
+    for arguments in [["fleet", "apply", file.to_str().unwrap()], ["fleet", "delete", "later"]] {
+        let (code, out, why) = operator(&arguments);
+        assert!(code == 0 && out.contains("; devices learn it when the broker works again: "), "{out}{why}");
+    }
     fleet.broker.up();
     fleet.counts("web", [0, 1, 0, 0]);
 

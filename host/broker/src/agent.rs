@@ -207,8 +207,13 @@ impl<H: AgentHost> Agent<H> {
     async fn check(&mut self) -> Result<(), String> {
         let place = self.place().await?;
         let states = self.stream(Bucket::State).await?;
-        let unprepared =
-            || "no operator has prepared the broker yet: `polliwog fleet status` there says why".to_owned();
+        // It was prepared once, so an operator has nothing to say about it.
+        let unprepared = || match place.incarnation {
+            Some(_) => {
+                "the records of the fleet cannot be read: if the broker's accounts changed, restart it".to_owned()
+            }
+            None => "no operator has prepared the broker yet: `polliwog fleet status` there says why".to_owned(),
+        };
         // The broker does not answer a read of a stream that does not exist yet: the first reads do not wait for long.
         let read = tokio::time::timeout(self.read_within, last(&states, Bucket::State, META)).await;
         self.read_within = if read.is_ok() { FIRST_READ } else { (self.read_within * 2).min(LONGEST_READ) };

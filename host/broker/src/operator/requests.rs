@@ -82,6 +82,10 @@ impl Shared {
         patience: Duration,
         mut take: impl FnMut(P) -> bool,
     ) -> Result<(), String> {
+        let link = self.connection.state();
+        if !link.is_connected {
+            return Err(format!("device {id} cannot be asked: {}", link.problem.unwrap_or_default()));
+        }
         let client = &self.connection.client;
         // A number that no other request has, so that an answer reaches its reader only.
         let token = RandomState::new().hash_one(id);

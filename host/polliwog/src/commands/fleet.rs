@@ -69,7 +69,8 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
             let deleted = ask(remote, Method::Delete, &path, None).await?;
-            answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted")))
+            let later = later(remote).await?;
+            answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted{later}")))
         }
     }
 }
@@ -95,7 +96,7 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
     let found = ask(remote, Method::Get, &format!("/api/v1/fleet/devices/{}", part(id)), None).await?;
     answer(remote, &found, |found| {
         let row = device(found);
-        print(&format!("{} was heard last at {}; labels {}", row[0], row[1], row[3]))?;
+        print(&format!("{}: heard {}; labels {}", row[0], row[1], row[3]))?;
         if let Some(ahead) = found["clockAheadMs"].as_i64() {
             print(&format!("its clock differs by {} s", ahead / 1000))?;
         }
@@ -226,8 +227,12 @@ fn device(device: &Value) -> Vec<String> {
         let pairs = pairs.map(|(key, value)| format!("{key}{between}{}", value.as_str().unwrap_or("unreported")));
         pairs.collect::<Vec<_>>().join(", ")
     };
-    let heard = text(&device["heardAt"]);
-    let heard = if device["stale"] == true { format!("not since {heard}") } else { heard };
+    let heard = match (device["heardAt"].as_str(), device["stale"] == true) {
+        (Some(at), false) => at.to_owned(),
+        (Some(at), true) => format!("not since {at}"),
+        (None, false) => "not yet by this operator".to_owned(),
+        (None, true) => "not since this operator began".to_owned(),
+    };
     vec![text(&device["device"]), heard, list(&device["deployments"], " "), list(&device["labels"], "=")]
 }
 
@@ -247,13 +252,22 @@ async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
     for (name, definition) in deployments {
         let path = format!("/api/v1/fleet/deployments/{}", part(&name));
         let sent = ask(remote, Method::Put, &path, Some(definition)).await;
-        sent.with_context(|| format!("{}: deployment {name:?}", file.display()))?;
+        let before = if names.is_empty() { String::new() } else { format!(" (applied: {})", names.join(", ")) };
+        sent.with_context(|| format!("{}: deployment {name:?}{before}", file.display()))?;
         names.push(name);
     }
     let applied = json!({ "applied": names });
+    let later = later(remote).await?;
     answer(remote, &applied, |_| {
-        print(&format!("{} applied: {}", counted(names.len(), "deployment"), names.join(", ")))
+        print(&format!("{} applied: {}{later}", counted(names.len(), "deployment"), names.join(", ")))
     })
+}
+
+/// Returns why devices do not learn a change yet, to be added to the answer; empty if nothing delays it.
+async fn later(remote: &Remote) -> anyhow::Result<String> {
+    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await?;
+    let problem = fleet["operator"]["broker"]["problem"].as_str();
+    Ok(problem.map_or_else(String::new, |why| format!("; devices learn it when the broker works again: {why}")))
 }
 
 /// Reads the deployments of a file: their names and definitions.
