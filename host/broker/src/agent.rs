@@ -208,7 +208,7 @@ impl<H: AgentHost> Agent<H> {
         let place = self.place().await?;
         let states = self.stream(Bucket::State).await?;
         // It was prepared once, so an operator has nothing to say about it.
-        let unprepared = || match place.incarnation {
+        let unreadable = || match place.incarnation {
             Some(_) => {
                 "the records of the fleet cannot be read: if the broker's accounts changed, restart it".to_owned()
             }
@@ -219,9 +219,9 @@ impl<H: AgentHost> Agent<H> {
         self.read_within = if read.is_ok() { FIRST_READ } else { (self.read_within * 2).min(LONGEST_READ) };
         let meta = match read.unwrap_or_else(|_| Err("the broker does not answer".to_owned())) {
             Ok(Some((payload, _))) => String::from_utf8_lossy(&payload).into_owned(),
-            Ok(None) => return Err(unprepared()),
+            Ok(None) => return Err(unreadable()),
             // Without the stream, the broker does not answer.
-            Err(why) => return Err(format!("{}; {why}", unprepared())),
+            Err(why) => return Err(format!("{}; {why}", unreadable())),
         };
         let described = self.look_for_others(&place, &meta).await?;
         if place.incarnation.as_ref() != Some(&meta) {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// A half-open connection is noticed after this time. The client's default is a minute.
 const PING: Duration = Duration::from_secs(10);
 /// The time for connection, TLS and login with all servers. After an outage of the broker, thousands of agents connect
-/// at once, and an attempt that is given up is work for the broker that was in vain. The client's default is 5 s for
+/// at once, and an attempt that is given up is work for the broker for nothing. The client's default is 5 s for
 /// each server.
 const CONNECT: Duration = Duration::from_secs(20);
 /// The broker answers within this time, or the request failed.
@@ -175,8 +175,8 @@ struct Search {
 }
 
 impl Search {
-    /// Whether a failure needs another search.
-    fn is_over(&self, of: &(String, u64), now: Instant) -> bool {
+    /// Whether it says nothing about this failure.
+    fn is_outdated(&self, of: &(String, u64), now: Instant) -> bool {
         self.of != *of || now.duration_since(self.ended) >= SEARCH
     }
 }
@@ -185,7 +185,7 @@ impl Search {
 fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<LinkState>>, failure: String) {
     let Ok(mut last) = diagnosis.last.clone().try_lock_owned() else { return };
     let of = (failure, *diagnosis.connected.borrow());
-    if last.as_ref().is_some_and(|last| !last.is_over(&of, Instant::now())) {
+    if last.as_ref().is_some_and(|last| !last.is_outdated(&of, Instant::now())) {
         return;
     }
     let (link, state, connected) = (diagnosis.link.clone(), state.clone(), diagnosis.connected.clone());
@@ -226,7 +226,7 @@ mod tests {
             (of("timed out", 1), Duration::ZERO, true),
         ];
         for (of, later, expected) in cases {
-            assert_eq!(search.is_over(&of, ended + later), expected, "{of:?} after {later:?}");
+            assert_eq!(search.is_outdated(&of, ended + later), expected, "{of:?} after {later:?}");
         }
     }
 

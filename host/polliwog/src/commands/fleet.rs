@@ -69,7 +69,7 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
             let deleted = ask(remote, Method::Delete, &path, None).await?;
-            let later = later(remote).await?;
+            let later = later(remote).await;
             answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted{later}")))
         }
     }
@@ -96,7 +96,7 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
     let found = ask(remote, Method::Get, &format!("/api/v1/fleet/devices/{}", part(id)), None).await?;
     answer(remote, &found, |found| {
         let row = device(found);
-        print(&format!("{}: heard {}; labels {}", row[0], row[1], row[3]))?;
+        print(&format!("{}; last heard: {}; labels: {}", row[0], row[1], row[3]))?;
         if let Some(ahead) = found["clockAheadMs"].as_i64() {
             print(&format!("its clock differs by {} s", ahead / 1000))?;
         }
@@ -257,17 +257,18 @@ async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
         names.push(name);
     }
     let applied = json!({ "applied": names });
-    let later = later(remote).await?;
+    let later = later(remote).await;
     answer(remote, &applied, |_| {
         print(&format!("{} applied: {}{later}", counted(names.len(), "deployment"), names.join(", ")))
     })
 }
 
 /// Returns why devices do not learn a change yet, to be added to the answer; empty if nothing delays it.
-async fn later(remote: &Remote) -> anyhow::Result<String> {
-    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await?;
+async fn later(remote: &Remote) -> String {
+    // The change is made, also if this cannot be read.
+    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await.unwrap_or_default();
     let problem = fleet["operator"]["broker"]["problem"].as_str();
-    Ok(problem.map_or_else(String::new, |why| format!("; devices learn it when the broker works again: {why}")))
+    problem.map_or_else(String::new, |why| format!("; devices learn it when the broker works again: {why}"))
 }
 
 /// Reads the deployments of a file: their names and definitions.
