@@ -26,6 +26,7 @@
 
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// A finite number, parsed from a number, a text with a number, or a flag (1 and 0). `null` and other texts are errors,
@@ -40,6 +41,11 @@ pub struct Flag(pub bool);
 /// A text, parsed from a text, a number or a flag.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Text(pub String);
+
+/// A text as [`Text`], without a copy where the parsed text contains it as it is. Saves an allocation for each field of
+/// a long list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct BorrowedText<'a>(pub Cow<'a, str>);
 
 /// For `deserialize_with`: a finite number. `None` if there is no number.
 pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -105,13 +111,8 @@ macro_rules! from_scalar {
 
         impl<'de> Deserialize<'de> for Field<$name> {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(Any(|anything: Result<Scalar<'_>, &str>| match anything {
-                    Ok(scalar) if scalar.is_one_of(&$nothing) => Self::Absent,
-                    Ok(scalar) => match scalar.$read() {
-                        Some(value) => Self::Is($name(value)),
-                        None => Self::Odd(scalar.to_string().chars().take(SHOWN).collect()),
-                    },
-                    Err(what) => Self::Odd(what.to_owned()),
+                deserializer.deserialize_any(Any(|anything: Anything<'_>, _| {
+                    Self::read(anything, &$nothing, |scalar| scalar.$read().map($name))
                 }))
             }
         }
@@ -121,6 +122,34 @@ macro_rules! from_scalar {
 from_scalar!(Number, number, NONE, "a number or a text that contains one");
 from_scalar!(Flag, flag, NONE, "a flag");
 from_scalar!(Text, text, [""], "a text");
+
+impl<'de: 'a, 'a> Deserialize<'de> for Field<BorrowedText<'a>> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any(|anything: Anything<'_>, borrowed: Option<&'de str>| {
+            Self::read(anything, &[""], |scalar| match borrowed {
+                Some(text) => Some(BorrowedText(Cow::Borrowed(text))),
+                None => scalar.text().map(|text| BorrowedText(Cow::Owned(text))),
+            })
+        }))
+    }
+}
+
+impl<T> Field<T> {
+    /// `nothing` are the words that mean that there is no value.
+    fn read(anything: Anything<'_>, nothing: &[&str], read: impl FnOnce(Scalar<'_>) -> Option<T>) -> Self {
+        match anything {
+            Ok(scalar) if scalar.is_one_of(nothing) => Self::Absent,
+            Ok(scalar) => match read(scalar) {
+                Some(value) => Self::Is(value),
+                None => Self::Odd(scalar.to_string().chars().take(SHOWN).collect()),
+            },
+            Err(what) => Self::Odd(what.to_owned()),
+        }
+    }
+}
+
+/// A scalar, or a name for the type of another value.
+type Anything<'a> = Result<Scalar<'a>, &'static str>;
 
 /// A JSON value that is neither a list nor an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -197,15 +226,15 @@ impl fmt::Display for Scalar<'_> {
 /// Calls `read` with a scalar. Fails for a list or an object.
 fn scalar<'de, D: Deserializer<'de>, T>(deserializer: D, read: impl FnOnce(Scalar<'_>) -> T) -> Result<T, D::Error> {
     deserializer
-        .deserialize_any(Any(|anything: Result<Scalar<'_>, &'static str>| anything.map(read)))?
+        .deserialize_any(Any(|anything: Anything<'_>, _| anything.map(read)))?
         .map_err(|what| de::Error::invalid_type(Unexpected::Other(what), &"a number, text, flag or null"))
 }
 
 /// Visits any JSON value. Calls the function with the scalar, or with a name for the other type. A text is valid only
-/// during the call.
+/// during the call; the second argument is the text if the input contains it as it is.
 struct Any<F>(F);
 
-impl<'de, T, F: FnOnce(Result<Scalar<'_>, &'static str>) -> T> Visitor<'de> for Any<F> {
+impl<'de, T, F: FnOnce(Anything<'_>, Option<&'de str>) -> T> Visitor<'de> for Any<F> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -213,37 +242,41 @@ impl<'de, T, F: FnOnce(Result<Scalar<'_>, &'static str>) -> T> Visitor<'de> for 
     }
 
     fn visit_unit<E>(self) -> Result<T, E> {
-        Ok((self.0)(Ok(Scalar::Nothing)))
+        Ok((self.0)(Ok(Scalar::Nothing), None))
     }
 
     fn visit_bool<E>(self, flag: bool) -> Result<T, E> {
-        Ok((self.0)(Ok(Scalar::Flag(flag))))
+        Ok((self.0)(Ok(Scalar::Flag(flag)), None))
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<T, E> {
-        Ok((self.0)(Ok(Scalar::Signed(number))))
+        Ok((self.0)(Ok(Scalar::Signed(number)), None))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<T, E> {
-        Ok((self.0)(Ok(Scalar::Unsigned(number))))
+        Ok((self.0)(Ok(Scalar::Unsigned(number)), None))
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<T, E> {
-        Ok((self.0)(Ok(Scalar::Float(number))))
+        Ok((self.0)(Ok(Scalar::Float(number)), None))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<T, E> {
-        Ok((self.0)(Ok(Scalar::Text(text))))
+        Ok((self.0)(Ok(Scalar::Text(text)), None))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Text(text)), Some(text)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<T, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok((self.0)(Err("a list")))
+        Ok((self.0)(Err("a list"), None))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok((self.0)(Err("an object")))
+        Ok((self.0)(Err("an object"), None))
     }
 }
 
@@ -279,5 +312,21 @@ mod tests {
         assert!(serde_json::from_str::<Number>("\"N/A\"").unwrap_err().to_string().contains("\"N/A\""));
         assert_eq!(serde_json::from_str::<Vec<Flag>>("[1, \"off\"]").unwrap(), [Flag(true), Flag(false)]);
         assert_eq!(serde_json::from_str::<Text>("8").unwrap(), Text("8".to_owned()));
+    }
+
+    #[test]
+    fn texts_without_escapes_are_borrowed() {
+        let fields: Vec<Field<BorrowedText<'_>>> =
+            serde_json::from_str(r#"["a", "\u0061", 8, true, "", " ", null, [1]]"#).unwrap();
+        let is_borrowed =
+            |field: &Field<BorrowedText<'_>>| field.get().map(|BorrowedText(text)| matches!(text, Cow::Borrowed(_)));
+        assert_eq!(
+            fields[..4].iter().map(is_borrowed).collect::<Vec<_>>(),
+            [Some(true), Some(false), Some(false), Some(false)]
+        );
+        let text = |text: &'static str| Field::Is(BorrowedText(Cow::Borrowed(text)));
+        let absent = || Field::Absent;
+        let odd = Field::Odd("a list".to_owned());
+        assert_eq!(fields, [text("a"), text("a"), text("8"), text("true"), absent(), absent(), absent(), odd]);
     }
 }

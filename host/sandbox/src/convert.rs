@@ -234,7 +234,7 @@ fn check_parents(dependencies: &mut [Dependency], repairs: &mut Repairs) {
     if dependencies.iter().all(|dependency| dependency.parent.is_none()) {
         return;
     }
-    let place: HashMap<&str, usize> =
+    let place: HashMap<&str, usize, RandomState> =
         dependencies.iter().enumerate().map(|(index, dependency)| (dependency.name.as_str(), index)).collect();
     let parents: Vec<Option<usize>> = (dependencies.iter())
         .map(|dependency| dependency.parent.as_deref().and_then(|parent| place.get(parent).copied()))

@@ -283,9 +283,7 @@ pub struct Answer {
 impl Answer {
     /// Reads the content.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, Error> {
-        // The message names the path without its query.
-        let path = self.path.split('?').next().unwrap_or_default();
-        read(self.product, path, &self.result?)
+        read(self.product, self.named(), self.result.as_ref().map_err(Clone::clone)?)
     }
 
     /// Returns the size of the body in bytes, and the time of the request in milliseconds. Without an answer, the time
@@ -314,8 +312,18 @@ impl Answer {
 
     /// Reads a list. Items that are not objects are dropped, with a warning.
     pub fn list<T: DeserializeOwned>(self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
-        let path = self.path.clone();
-        Ok(self.read::<Listed<T>>()?.checked_items(diagnostics, &path))
+        self.list_borrowed(diagnostics)
+    }
+
+    /// Like [`Answer::list`], for items that borrow their texts from the body.
+    pub fn list_borrowed<'a, T: Deserialize<'a>>(&'a self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
+        let response = self.result.as_ref().map_err(Clone::clone)?;
+        Ok(read::<Listed<T>>(self.product, self.named(), response)?.checked_items(diagnostics, &self.path))
+    }
+
+    /// The path for messages, without its query.
+    fn named(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
     }
 }
 

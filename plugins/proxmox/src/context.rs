@@ -217,9 +217,12 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         }
         let Self { mut report, diagnostics, lost, until_checked, hysteresis, mut memory, .. } = self;
         diagnostics.into_report(&mut report);
-        let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
-        let unknown = memory.inventory.unknown(&lost).into_iter();
-        report.dependencies.extend(unknown.filter(|lost| names.insert(lost.name.clone())));
+        if !lost.is_empty() {
+            let mut unknown = memory.inventory.unknown(&lost);
+            let names: BTreeSet<&str> = report.dependencies.iter().map(|found| found.name.as_str()).collect();
+            unknown.retain(|lost| !names.contains(lost.name.as_str()));
+            report.dependencies.extend(unknown);
+        }
         let in_sight = |name: &&String| !until_checked.contains(*name);
         memory.visibility = memory.visibility.after(lost.iter().map(|(name, _)| name).filter(in_sight));
         memory.crossed = hysteresis.into_crossed();
@@ -229,8 +232,14 @@ impl<S, M: PluginMemory> PollContext<S, M> {
             let what = dropped.join(", ");
             report.warn(format!("the memory of 1 MB for this target is full; not remembered: {what}"));
         }
-        for dependency in &mut report.dependencies {
-            dependency.parent = dependency.parent.take().filter(|parent| names.contains(parent));
+        let mut absent: BTreeSet<&str> =
+            report.dependencies.iter().filter_map(|found| found.parent.as_deref()).collect();
+        for found in &report.dependencies {
+            absent.remove(found.name.as_str());
+        }
+        let absent: BTreeSet<String> = absent.into_iter().map(str::to_owned).collect();
+        for dependency in report.dependencies.iter_mut().filter(|_| !absent.is_empty()) {
+            dependency.parent.take_if(|parent| absent.contains(parent));
         }
         report
     }

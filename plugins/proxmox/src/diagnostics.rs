@@ -1,7 +1,7 @@
 //! Diagnostics: fields whose values are not of the expected type or range.
 
 use polliwog_sdk::Report;
-use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::lenient::{Field, Flag, Number};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -58,10 +58,10 @@ impl Diagnostics {
         }
     }
 
-    /// Returns a text.
-    pub fn text<'a>(&mut self, field: &'a Field<Text>, what: impl FnOnce() -> String) -> Option<&'a str> {
+    /// Returns a text, owned or borrowed.
+    pub fn text<'a, T>(&mut self, field: &'a Field<T>, what: impl FnOnce() -> String) -> Option<&'a T> {
         match field {
-            Field::Is(Text(text)) => Some(text),
+            Field::Is(text) => Some(text),
             Field::Absent => None,
             Field::Odd(odd) => {
                 self.odd(odd, "text", what);

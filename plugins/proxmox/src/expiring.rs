@@ -92,9 +92,9 @@ impl<T: PartialEq> ExpiringMap<T> {
 #[derive(Clone, Debug)]
 pub struct Section<T>(Box<RawValue>, PhantomData<T>);
 
-impl<T: Serialize + DeserializeOwned + Default> Section<T> {
-    /// Holds a value.
-    pub fn of(value: &T) -> Self {
+impl<T: DeserializeOwned + Default> Section<T> {
+    /// Holds a value, which must serialize as a `T` does: a `T`, or one that borrows its texts.
+    pub fn of(value: &impl Serialize) -> Self {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::default(), |text| Self(text, PhantomData))
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn a_damaged_section_reads_as_the_default() {
         let section: Section<BTreeMap<String, u8>> = serde_json::from_str(r#"{"a":"text"}"#).unwrap();
         assert!(section.read().is_empty());
-        let section = Section::of(&BTreeMap::from([("a".to_owned(), 1)]));
+        let section = Section::<BTreeMap<String, u8>>::of(&BTreeMap::from([("a", 1)]));
         assert_eq!(section.read()["a"], 1);
     }
 }

@@ -6,49 +6,49 @@
 use crate::expiring::Section;
 use polliwog_sdk::{Dependency, Report, Status};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The dependencies of earlier reports.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Inventory {
-    families: BTreeMap<String, Section<Family>>,
+    families: BTreeMap<String, Section<Family<'static>>>,
 }
 
 /// Dependencies by name.
-type Family = BTreeMap<String, Identity>;
+type Family<'a> = BTreeMap<Cow<'a, str>, Identity<'a>>;
 
 /// The identity of a dependency in addition to its name, without its state. There may be thousands, so the names are
 /// short.
 #[derive(Debug, Default, Deserialize, Serialize)]
-struct Identity {
+struct Identity<'a> {
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
-    kind: Option<String>,
+    kind: Option<Cow<'a, str>>,
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
-    title: Option<String>,
+    title: Option<Cow<'a, str>>,
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    parent: Option<String>,
+    parent: Option<Cow<'a, str>>,
 }
 
 impl Inventory {
     /// Replaces the inventory with the dependencies that a report names or keeps.
     pub(crate) fn update(&mut self, report: &Report) {
-        let mut families: BTreeMap<&str, Family> = BTreeMap::new();
+        let mut families: BTreeMap<&str, Vec<(Cow<'_, str>, Identity<'_>)>> = BTreeMap::new();
         for dependency in &report.dependencies {
             let members = families.entry(family(&dependency.name)).or_default();
-            members.insert(dependency.name.clone(), Identity::of(dependency));
+            members.push((Cow::Borrowed(&dependency.name), Identity::of(dependency)));
         }
         let mut kept: BTreeMap<&str, Names<'_>> = BTreeMap::new();
         for name in &report.kept {
             kept.entry(family(name)).or_default().insert(name);
         }
         self.families.retain(|family, _| families.contains_key(family.as_str()) || kept.contains_key(family.as_str()));
-        for (family, mut members) in families {
-            if let Some(kept) = kept.get(family) {
-                for (name, identity) in self.family(family).into_iter().filter(|(name, _)| kept.contain(name)) {
-                    members.entry(name).or_insert(identity);
-                }
-            }
+        for (family, members) in families {
+            // Of two members of one name, the last one stays: that of the report.
+            let kept =
+                kept.get(family).map(|kept| self.family(family).into_iter().filter(|(name, _)| kept.contain(name)));
+            let members: Family<'_> = kept.into_iter().flatten().chain(members).collect();
             self.families.insert(family.to_owned(), Section::of(&members));
         }
     }
@@ -58,21 +58,21 @@ impl Inventory {
         let families: BTreeSet<&str> = lost.iter().map(|(member, _)| family(member)).collect();
         let by_name: BTreeMap<&str, &str> = lost.iter().map(|(member, why)| (member.as_str(), why.as_str())).collect();
         let prefixes: Vec<&(String, String)> = lost.iter().filter(|(member, _)| member.ends_with('/')).collect();
-        let of = |(name, identity): (String, Identity)| {
+        let of = |(name, identity): (Cow<'_, str>, Identity<'_>)| {
             let by_prefix =
                 || prefixes.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, why)| why.as_str());
-            let why = by_name.get(name.as_str()).copied().or_else(by_prefix)?.to_owned();
-            Some(identity.unknown(name, why))
+            let why = by_name.get(&*name).copied().or_else(by_prefix)?.to_owned();
+            Some(identity.unknown(name.into_owned(), why))
         };
         families.into_iter().flat_map(|family| self.family(family)).filter_map(of).collect()
     }
 
     /// The names of earlier dependencies with a prefix that ends in `/`.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
-        self.family(family(prefix)).into_keys().filter(|name| name.starts_with(prefix)).collect()
+        self.family(family(prefix)).into_keys().filter(|name| name.starts_with(prefix)).map(Cow::into_owned).collect()
     }
 
-    fn family(&self, family: &str) -> Family {
+    fn family(&self, family: &str) -> Family<'static> {
         self.families.get(family).map(Section::read).unwrap_or_default()
     }
 }
@@ -103,14 +103,14 @@ fn family(name: &str) -> &str {
     name.split('/').next().unwrap_or_default()
 }
 
-impl Identity {
-    fn of(dependency: &Dependency) -> Self {
-        let Dependency { kind, title, parent, .. } = dependency;
-        Self { kind: kind.clone(), title: title.clone(), parent: parent.clone() }
+impl<'a> Identity<'a> {
+    fn of(dependency: &'a Dependency) -> Self {
+        let text = |text: &'a Option<String>| text.as_deref().map(Cow::Borrowed);
+        Self { kind: text(&dependency.kind), title: text(&dependency.title), parent: text(&dependency.parent) }
     }
 
     fn unknown(self, name: String, why: String) -> Dependency {
-        let Self { kind, title, parent } = self;
+        let [kind, title, parent] = [self.kind, self.title, self.parent].map(|text| text.map(Cow::into_owned));
         Dependency { kind, title, parent, error_message: Some(why), ..Dependency::new(name, Status::Unknown) }
     }
 }

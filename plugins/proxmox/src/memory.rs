@@ -87,7 +87,8 @@ impl<P: PluginMemory> Memory<P> {
     /// Reads the document. Changed settings make everything due again.
     pub fn load(target: &Target) -> Self {
         let stored = cache::get(KEY).unwrap_or_default();
-        let mut memory: Self = serde_json::from_slice(&stored).unwrap_or_default();
+        let text = std::str::from_utf8(&stored).unwrap_or_default();
+        let mut memory: Self = serde_json::from_str(text).unwrap_or_default();
         let mut hasher = DefaultHasher::new();
         target.settings.hash(&mut hasher);
         let settings = hasher.finish();

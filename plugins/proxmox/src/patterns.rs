@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Names, each in full or with `*` for any text. Case does not matter.
@@ -38,7 +39,7 @@ impl Patterns {
         if self.is_all() {
             return true;
         }
-        !self.is_empty() && names.into_iter().any(|name| self.matches(&name.to_lowercase()))
+        !self.is_empty() && names.into_iter().any(|name| self.matches(&lower(name)))
     }
 
     /// Whether a pattern matches everything.
@@ -78,8 +79,8 @@ impl<'a> Unseen<'a> {
         if self.exact.is_empty() && self.starred.is_empty() {
             return;
         }
-        let name = name.to_lowercase();
-        self.exact.remove(name.as_str());
+        let name = lower(name);
+        self.exact.remove(&*name);
         self.starred.retain(|pattern| !matches(pattern, &name));
     }
 
@@ -110,6 +111,15 @@ impl From<Vec<String>> for Patterns {
 impl<const N: usize> From<[&str; N]> for Patterns {
     fn from(patterns: [&str; N]) -> Self {
         Vec::from(patterns.map(str::to_owned)).into()
+    }
+}
+
+/// A name in lower case. There may be thousands, and most are.
+fn lower(name: &str) -> Cow<'_, str> {
+    if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(name.to_lowercase())
     }
 }
 

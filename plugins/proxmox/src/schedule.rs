@@ -60,7 +60,7 @@ impl From<StoredSample> for Sample {
 
 impl Check {
     pub(crate) fn new(diagnostics: Vec<String>, samples: &[Sample]) -> Self {
-        let stored = || Section::of(&samples.iter().map(StoredSample::from).collect());
+        let stored = || Section::of(&samples.iter().map(StoredSample::from).collect::<Vec<_>>());
         Self { diagnostics, samples: (!samples.is_empty()).then(stored) }
     }
 

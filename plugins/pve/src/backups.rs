@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(5 * 60);
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// `cluster` is the name of the cluster, or of a standalone node.
-pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes, cluster: &str) {
+pub(crate) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &Nodes, cluster: &str) {
     for (name, _) in nodes.iter().filter(|(_, node)| node.is_offline()) {
         context
             .mark_unknown(format!("backup/node/{name}"), format!("it cannot be checked: its node {name} is offline"));

@@ -96,7 +96,7 @@ impl Cluster {
         let all = diagnostics
             .number(&itself.nodes, || "nodes of the cluster".to_owned())
             .map_or(self.online.len(), |all| all as usize);
-        let name = diagnostics.text(&itself.name, || "name of the cluster".to_owned());
+        let name = diagnostics.text(&itself.name, || "name of the cluster".to_owned()).map(|Text(name)| name.as_str());
         let verdict = match quorate {
             Some(true) => (Status::Ok, None),
             Some(false) => (

@@ -12,6 +12,7 @@ use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Evaluation, Section, Unseen, evaluated, moment};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ struct Before {
     stopped: BTreeMap<u64, Stopped>,
 }
 
-pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &ClusterView<'_>) {
+pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view: &ClusterView<'_>) {
     let guests = &resources.guests;
     let onboot = crate::onboot::report(context, guests, view.nodes);
     let own = &mut context.memory.plugin;
@@ -44,16 +45,16 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
         let settings = &context.settings.guests;
-        if !wanted(&names, &settings.include, &settings.exclude) {
+        if !wanted(|| names.iter(), &settings.include, &settings.exclude) {
             continue;
         }
         checked += 1;
         let by_ha = view.services.get(&guest.id);
-        let expected = settings.expected.match_any(names.iter().map(String::as_str))
+        let expected = settings.expected.match_any(names.iter())
             || settings.expected_by_ha && ha_wants(guest, by_ha)
             || onboot.contains(&guest.id);
-        let state = view.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
-        let invisible = guest.status == "unknown" && view.unresponsive.contains(&guest.node);
+        let state = view.nodes.get(&*guest.node).map_or(State::Unknown, |node| node.state);
+        let invisible = guest.status == "unknown" && view.unresponsive.contains(&*guest.node);
         if state == State::Offline || invisible {
             now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
@@ -92,7 +93,7 @@ impl Before {
     /// Evaluates a guest that is expected to run. Returns what is remembered until it runs.
     fn expected_to_run(
         &self,
-        guest: &Guest,
+        guest: &Guest<'_>,
         service: Option<&Service>,
         context: &mut PollContext,
         view: &ClusterView<'_>,
@@ -121,7 +122,7 @@ impl Before {
 }
 
 /// Reports expected guests that do not exist: critical if the list of guests is complete, unknown if it may not be.
-fn absent(context: &mut PollContext, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
+fn absent(context: &mut PollContext, resources: &Resources<'_>, unseen: Unseen<'_>, nameless: bool) {
     for name in unseen.left() {
         let id = name.parse::<u64>();
         if let Ok(id) = &id
@@ -152,24 +153,31 @@ fn absent(context: &mut PollContext, resources: &Resources, unseen: Unseen<'_>, 
 }
 
 /// Restores the names of guests whose nodes have reported nothing for five minutes.
-pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources) {
+pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources<'_>) {
     let due = context.is_due(NAMES);
     if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
         return;
     }
     let mut names: Names = context.memory.plugin.names.read();
-    let (templates, mut guests): (Vec<Guest>, Vec<Guest>) =
+    let (templates, mut guests): (Vec<Guest<'_>>, Vec<Guest<'_>>) =
         resources.guests.drain(..).partition(|guest| guest.name.is_none() && names.templates.contains(&guest.id));
-    resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node)));
+    resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node.into_owned())));
     for guest in guests.iter_mut().filter(|guest| guest.name.is_none()) {
         if let Some(GuestNames { name, tags, pool }) = names.guests.get(&guest.id) {
-            (guest.name, guest.tags, guest.pool) = (name.clone(), tags.clone(), pool.clone());
+            (guest.name, guest.pool) = (name.clone().map(Cow::Owned), pool.clone().map(Cow::Owned));
+            guest.set_tags(tags);
         }
     }
     resources.guests = guests;
     if due {
-        let called =
-            |guest: &Guest| GuestNames { name: guest.name.clone(), tags: guest.tags.clone(), pool: guest.pool.clone() };
+        let called = |guest: &Guest<'_>| {
+            let text = |text: &Option<Cow<'_, str>>| text.as_deref().map(str::to_owned);
+            GuestNames {
+                name: text(&guest.name),
+                tags: guest.tags().map(str::to_owned).collect(),
+                pool: text(&guest.pool),
+            }
+        };
         names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
         names.templates = resources.templates.keys().copied().collect();
         context.memory.plugin.names = Section::of(&names);
@@ -178,7 +186,7 @@ pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources
 }
 
 /// Whether HA wants a guest to run: by the requested state, or, if that could not be read, by what HA does with it.
-fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
+fn ha_wants(guest: &Guest<'_>, service: Option<&Service>) -> bool {
     match (service, guest.ha.as_deref()) {
         (Some(service), _) if service.requested.is_some() => service.wants_running(),
         (_, Some(state)) => !matches!(state, "stopped" | "request_stop" | "disabled" | "ignored" | "ignore"),
@@ -187,7 +195,7 @@ fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
 }
 
 /// A stale lock prevents the guest from being started.
-fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
+fn stale_lock(guest: &Guest<'_>, lock: &str, stopped: &Stopped) -> Verdict {
     let tool = if guest.container { "pct" } else { "qm" };
     let since = moment(stopped.since).unwrap_or_default();
     Verdict::Critical(format!(
@@ -198,7 +206,7 @@ fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
 }
 
 /// Evaluates the root file system of a running container.
-fn full(context: &mut PollContext, guest: &Guest) -> Verdict {
+fn full(context: &mut PollContext, guest: &Guest<'_>) -> Verdict {
     let Some(share) = guest.root.filter(|_| guest.status == "running") else { return Verdict::Well };
     let Evaluation { status, limit, after } =
         context.hysteresis.evaluate(&guest.dependency(), context.settings.guests.root(), share);
@@ -224,7 +232,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(self, guest: &Guest) -> Dependency {
+    fn of(self, guest: &Guest<'_>) -> Dependency {
         let kind = if guest.container { "pve-container" } else { "pve-vm" };
         let verdict = match self {
             Self::Well | Self::Rests(_) => (Status::Ok, None),
@@ -234,7 +242,7 @@ impl Verdict {
         };
         let dependency = parent(evaluated(guest.dependency(), kind, verdict), &guest.node);
         let dependency = match &guest.name {
-            Some(name) => dependency.with_title(name),
+            Some(name) => dependency.with_title(&**name),
             None => dependency,
         };
         match self {
@@ -245,9 +253,9 @@ impl Verdict {
 }
 
 /// Returns what is wrong with a guest whether or not it is expected to run; `None` if that depends.
-fn broken(guest: &Guest) -> Option<Verdict> {
+fn broken(guest: &Guest<'_>) -> Option<Verdict> {
     let because = |why: &str| Some(Verdict::Critical(format!("{}: {why}", guest.status)));
-    match guest.status.as_str() {
+    match &*guest.status {
         "io-error" => {
             because("the guest is halted because its storage failed or is full; correct that, then run \"qm resume\"")
         }
@@ -262,8 +270,8 @@ fn broken(guest: &Guest) -> Option<Verdict> {
 }
 
 /// Evaluates a guest that is not expected to run.
-fn may_rest(guest: &Guest) -> Verdict {
-    broken(guest).unwrap_or(match guest.status.as_str() {
+fn may_rest(guest: &Guest<'_>) -> Verdict {
+    broken(guest).unwrap_or(match &*guest.status {
         "running" => Verdict::Well,
         "stopped" | "paused" | "suspended" | "prelaunch" | "shutdown" | "watchdog" | "debug" | "inmigrate"
         | "finish-migrate" | "postmigrate" | "save-vm" | "restore-vm" | "colo" => {
@@ -274,16 +282,16 @@ fn may_rest(guest: &Guest) -> Verdict {
 }
 
 /// Evaluates a guest that is expected to run; `None` if it is down and the time matters.
-fn must_run(guest: &Guest, service: Option<&Service>) -> Option<Verdict> {
+fn must_run(guest: &Guest<'_>, service: Option<&Service>) -> Option<Verdict> {
     if let Some(verdict) = broken(guest) {
         return Some(verdict);
     }
-    let status = guest.status.as_str();
+    let status = &*guest.status;
     if matches!(status, "running" | "inmigrate" | "finish-migrate" | "postmigrate" | "save-vm" | "restore-vm") {
         return Some(Verdict::Well);
     }
     if let Some(lock) = &guest.lock {
-        let why = match lock.as_str() {
+        let why = match &**lock {
             "backup" => "It is down while it is backed up",
             "migrate" => "It is down while it is migrated",
             "snapshot" | "snapshot-delete" => "It is down while a snapshot is created or removed",
@@ -329,12 +337,12 @@ fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
 mod tests {
     use super::*;
 
-    fn guest(status: &str, lock: Option<&str>) -> Guest {
+    fn guest<'a>(status: &'a str, lock: Option<&'a str>) -> Guest<'a> {
         Guest {
             id: 100,
-            node: "pve1".to_owned(),
-            status: status.to_owned(),
-            lock: lock.map(str::to_owned),
+            node: Cow::Borrowed("pve1"),
+            status: Cow::Borrowed(status),
+            lock: lock.map(Cow::Borrowed),
             ..Guest::default()
         }
     }

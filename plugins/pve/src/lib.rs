@@ -153,7 +153,7 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut context.diagnostics));
     context.report.dependencies.extend(quorum);
     let cluster = cluster.unwrap_or_default();
-    let resources = resources.list::<Resource>(&mut context.diagnostics);
+    let resources = resources.list_borrowed::<Resource<'_>>(&mut context.diagnostics);
     if let (true, Ok(resources)) = (context.settings.samples, &resources) {
         samples::report(context, &cluster, resources);
     }

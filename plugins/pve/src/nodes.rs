@@ -66,7 +66,7 @@ pub(crate) fn back_off(context: &mut PollContext, name: &str, why: &str) {
 
 /// Merges the nodes of both lists. The cluster's list contains which are online: it is seconds old, the other one
 /// minutes.
-pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: &settings::Nodes) -> Nodes {
+pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources<'_>>, settings: &settings::Nodes) -> Nodes {
     let mut nodes = Nodes::new();
     for node in resources.iter().flat_map(|resources| &resources.nodes) {
         let state = match node.status.as_str() {
@@ -84,7 +84,7 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: 
         }
     }
     for (name, node) in &mut nodes {
-        node.wanted = wanted(std::slice::from_ref(name), &settings.include, &settings.exclude);
+        node.wanted = wanted(|| std::iter::once(name.as_str()), &settings.include, &settings.exclude);
     }
     nodes
 }

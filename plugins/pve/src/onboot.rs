@@ -32,7 +32,7 @@ type Known = BTreeMap<u64, Onboot>;
 
 /// Adds samples, and returns the guests that are expected to run because they are started with their node. Both depend
 /// on the settings, and on what has been read so far.
-pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
+pub(crate) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &Nodes) -> BTreeSet<u64> {
     let expects = context.settings.guests.expected_by_onboot;
     if !expects && !context.settings.samples_onboot {
         return BTreeSet::new();
@@ -45,14 +45,14 @@ pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes)
 }
 
 /// Reads the next few configurations. Returns what is known of all guests.
-fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
+fn ask(context: &mut PollContext, guests: &[Guest<'_>], nodes: &Nodes) -> Known {
     let now = context.milliseconds();
     let known = context.memory.plugin.onboot.take();
     let mut known: Known = known.as_ref().and_then(|known| known.get(now)).cloned().unwrap_or_default();
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
     let asked = oldest(context, guests, nodes, &known);
-    let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
+    let path = |guest: &&Guest<'_>| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
     let replies = context.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
         let config = answer.read::<Config>();
@@ -73,12 +73,12 @@ fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
     known
 }
 
-fn oldest<'a>(context: &PollContext, guests: &'a [Guest], nodes: &Nodes, known: &Known) -> Vec<&'a Guest> {
+fn oldest<'a, 'b>(context: &PollContext, guests: &'a [Guest<'b>], nodes: &Nodes, known: &Known) -> Vec<&'a Guest<'b>> {
     let now = context.seconds();
-    let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |known| known.at);
-    let there = |guest: &&Guest| answers(context, nodes, &guest.node);
+    let asked_at = |guest: &Guest<'_>| known.get(&guest.id).map_or(f64::NEG_INFINITY, |known| known.at);
+    let there = |guest: &&Guest<'_>| answers(context, nodes, &guest.node);
     // A time in the future was remembered before the clock was set back.
-    let mut old: Vec<&Guest> =
+    let mut old: Vec<&Guest<'_>> =
         guests.iter().filter(there).filter(|guest| !(0.0..FRESH).contains(&(now - asked_at(guest)))).collect();
     old.sort_by(|one, other| asked_at(one).total_cmp(&asked_at(other)).then(one.id.cmp(&other.id)));
     old.truncate(EACH_POLL);

@@ -68,7 +68,7 @@ impl Job {
     }
 }
 
-pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &Nodes) {
+pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, nodes: &Nodes) {
     if !context.is_due(PART.0) {
         context.report.keep(PART.0);
         return context.report.keep(PART.1[0]);
@@ -82,7 +82,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &N
     });
     let source = |job: &Job| {
         let Number(guest) = job.guest.get()?;
-        resources.node_of(*guest as u64).cloned()
+        resources.node_of(*guest as u64).map(str::to_owned)
     };
     let sources: BTreeSet<String> = jobs.iter().filter_map(source).collect();
     let asked: Vec<&String> = sources.iter().filter(|node| answers(context, nodes, node)).collect();

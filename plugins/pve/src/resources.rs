@@ -4,31 +4,43 @@
 //! and the status `unknown`; a storage has no size; a node has no usage.
 
 use polliwog_sdk::Dependency;
-use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Number};
 use proxmox::{Diagnostics, Host, count, share};
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One entry of any type. Unknown types and fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Resource {
-    #[serde(rename = "type")]
-    pub kind: Field<Text>,
-    pub id: Field<Text>,
-    pub node: Field<Text>,
-    pub name: Field<Text>,
-    pub status: Field<Text>,
+pub(crate) struct Resource<'a> {
+    #[serde(borrow, rename = "type")]
+    pub kind: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub id: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub node: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub name: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub status: Field<BorrowedText<'a>>,
     vmid: Field<Number>,
     pub template: Field<Flag>,
-    pub lock: Field<Text>,
-    pub tags: Field<Text>,
-    pool: Field<Text>,
-    pub hastate: Field<Text>,
-    pub storage: Field<Text>,
+    #[serde(borrow)]
+    pub lock: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub tags: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pool: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub hastate: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub storage: Field<BorrowedText<'a>>,
     pub shared: Field<Flag>,
-    pub plugintype: Field<Text>,
-    pub content: Field<Text>,
+    #[serde(borrow)]
+    pub plugintype: Field<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub content: Field<BorrowedText<'a>>,
     pub cpu: Field<Number>,
     pub maxcpu: Field<Number>,
     pub mem: Field<Number>,
@@ -44,9 +56,9 @@ pub(crate) struct Resource {
 
 /// The resources that are checked.
 #[derive(Debug, Default)]
-pub(crate) struct Resources {
+pub(crate) struct Resources<'a> {
     pub nodes: Vec<Node>,
-    pub guests: Vec<Guest>,
+    pub guests: Vec<Guest<'a>>,
     pub storages: Vec<Storage>,
     /// The node of each template, by ID.
     pub templates: BTreeMap<u64, String>,
@@ -67,21 +79,22 @@ pub(crate) struct Node {
 
 /// A virtual machine or container. Templates are not guests.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Guest {
+pub(crate) struct Guest<'a> {
     pub id: u64,
     pub container: bool,
-    pub name: Option<String>,
-    pub node: String,
-    pub status: String,
-    pub lock: Option<String>,
-    pub tags: Vec<String>,
-    pub pool: Option<String>,
-    pub ha: Option<String>,
+    pub name: Option<Cow<'a, str>>,
+    pub node: Cow<'a, str>,
+    pub status: Cow<'a, str>,
+    pub lock: Option<Cow<'a, str>>,
+    /// Separated by semicolons, commas or spaces.
+    pub tags: Cow<'a, str>,
+    pub pool: Option<Cow<'a, str>>,
+    pub ha: Option<Cow<'a, str>>,
     /// Usage of the root file system in percent; containers only.
     pub root: Option<f64>,
 }
 
-impl Guest {
+impl Guest<'_> {
     /// The type, in the words of the API.
     pub(crate) fn kind(&self) -> &'static str {
         if self.container { "lxc" } else { "qemu" }
@@ -100,11 +113,11 @@ pub(crate) struct Storage {
     pub total: Option<f64>,
 }
 
-impl Resources {
-    pub(crate) fn new(entries: Vec<Resource>, diagnostics: &mut Diagnostics) -> Self {
-        let mut resources = Self::default();
+impl<'a> Resources<'a> {
+    pub(crate) fn new(entries: Vec<Resource<'a>>, diagnostics: &mut Diagnostics) -> Self {
+        let mut resources = Self { guests: Vec::with_capacity(entries.len()), ..Self::default() };
         for entry in entries {
-            match entry.kind.get().map(|Text(kind)| kind.as_str()) {
+            match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
                 Some("node") => resources.nodes.extend(entry.node(diagnostics)),
                 Some("qemu") => resources.take(entry.guest(false, diagnostics)),
                 Some("lxc") => resources.take(entry.guest(true, diagnostics)),
@@ -116,12 +129,12 @@ impl Resources {
     }
 }
 
-impl Resources {
-    fn take(&mut self, found: Option<(Guest, bool)>) {
+impl<'a> Resources<'a> {
+    fn take(&mut self, found: Option<(Guest<'a>, bool)>) {
         match found {
             Some((guest, false)) => self.guests.push(guest),
             Some((template, true)) => {
-                self.templates.insert(template.id, template.node);
+                self.templates.insert(template.id, template.node.into_owned());
             }
             None => self.unread += 1,
         }
@@ -138,20 +151,20 @@ impl Resources {
     }
 
     /// The node of a guest or template.
-    pub(crate) fn node_of(&self, id: u64) -> Option<&String> {
-        let guest = self.guests.iter().find(|guest| guest.id == id).map(|guest| &guest.node);
-        guest.or_else(|| self.templates.get(&id))
+    pub(crate) fn node_of(&self, id: u64) -> Option<&str> {
+        let guest = self.guests.iter().find(|guest| guest.id == id).map(|guest| &*guest.node);
+        guest.or_else(|| self.templates.get(&id).map(String::as_str))
     }
 }
 
-impl Resource {
+impl<'a> Resource<'a> {
     /// The name for diagnostics.
     fn shown(&self) -> String {
-        self.id.get().map_or_else(|| "an entry without id".to_owned(), |Text(id)| id.clone())
+        self.id.get().map_or_else(|| "an entry without id".to_owned(), |BorrowedText(id)| id.to_string())
     }
 
-    fn text(&self, field: &Field<Text>, what: &str, diagnostics: &mut Diagnostics) -> Option<String> {
-        diagnostics.text(field, || format!("{what} of {}", self.shown())).map(str::to_owned)
+    fn text(&self, field: &Field<BorrowedText<'a>>, what: &str, diagnostics: &mut Diagnostics) -> Option<Cow<'a, str>> {
+        diagnostics.text(field, || format!("{what} of {}", self.shown())).map(|BorrowedText(text)| text.clone())
     }
 
     fn number(&self, field: &Field<Number>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
@@ -174,8 +187,8 @@ impl Resource {
             root: share(disk, maxdisk, &format!("root file system of {}", self.shown()), diagnostics),
         };
         Some(Node {
-            status: self.text(&self.status, "status", diagnostics).unwrap_or_default(),
-            ha: self.text(&self.hastate, "hastate", diagnostics),
+            status: self.text(&self.status, "status", diagnostics).unwrap_or_default().into_owned(),
+            ha: self.text(&self.hastate, "hastate", diagnostics).map(Cow::into_owned),
             // A field that cannot be read is still a report.
             speaks: [&self.mem, &self.cpu, &self.maxcpu].iter().any(|field| **field != Field::Absent),
             host,
@@ -186,24 +199,23 @@ impl Resource {
     /// Returns the name of a node. Older versions have it in the id only.
     fn name_of_node(&self, diagnostics: &mut Diagnostics) -> Option<String> {
         let named = self.text(&self.node, "node", diagnostics);
-        named.or_else(|| {
-            let Text(id) = self.id.get()?;
+        named.map(Cow::into_owned).or_else(|| {
+            let BorrowedText(id) = self.id.get()?;
             Some(id.strip_prefix("node/").unwrap_or(id).to_owned())
         })
     }
 
     /// Returns a guest, and whether it is a template.
-    fn guest(self, container: bool, diagnostics: &mut Diagnostics) -> Option<(Guest, bool)> {
+    fn guest(self, container: bool, diagnostics: &mut Diagnostics) -> Option<(Guest<'a>, bool)> {
         let template = diagnostics.flag(&self.template, || format!("template of {}", self.shown())) == Some(true);
         let id = self.number(&self.vmid, "vmid", diagnostics).or_else(|| {
-            let Text(id) = self.id.get()?;
+            let BorrowedText(id) = self.id.get()?;
             id.rsplit('/').next()?.parse().ok()
         });
         let (Some(id), Some(node)) = (id, self.text(&self.node, "node", diagnostics)) else {
             diagnostics.add(|| format!("{} has no number or no node: it is skipped", self.shown()));
             return None;
         };
-        let tags = self.text(&self.tags, "tags", diagnostics).unwrap_or_default();
         let root = container.then(|| {
             let (disk, maxdisk) =
                 (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
@@ -214,9 +226,9 @@ impl Resource {
             container,
             name: self.text(&self.name, "name", diagnostics),
             node,
-            status: self.text(&self.status, "status", diagnostics).unwrap_or_else(|| "unknown".to_owned()),
+            status: self.text(&self.status, "status", diagnostics).unwrap_or(Cow::Borrowed("unknown")),
             lock: self.text(&self.lock, "lock", diagnostics),
-            tags: tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
+            tags: self.text(&self.tags, "tags", diagnostics).unwrap_or_default(),
             pool: self.text(&self.pool, "pool", diagnostics),
             ha: self.text(&self.hastate, "hastate", diagnostics),
             root: root.flatten(),
@@ -235,10 +247,10 @@ impl Resource {
         let (used, total) =
             (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
         Some(Storage {
-            name,
-            node,
+            name: name.into_owned(),
+            node: node.into_owned(),
             shared: diagnostics.flag(&self.shared, || format!("shared of {}", self.shown())).unwrap_or_default(),
-            plugin: self.text(&self.plugintype, "plugintype", diagnostics),
+            plugin: self.text(&self.plugintype, "plugintype", diagnostics).map(Cow::into_owned),
             // Without a status, a size means that the node reports the storage.
             available: status.map_or(total.is_some(), |status| status == "available"),
             used,
@@ -254,12 +266,25 @@ impl Storage {
     }
 }
 
-impl Guest {
+impl Guest<'_> {
     /// All names that match a guest in the settings.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let tags = self.tags.iter().map(|tag| format!("tag:{tag}"));
-        let pool = self.pool.iter().map(|pool| format!("pool:{pool}"));
-        [self.id.to_string()].into_iter().chain(self.name.clone()).chain(tags).chain(pool).collect()
+    pub(crate) fn names(&self) -> Names {
+        let mut names = Names::default();
+        names.add("", &self.id.to_string());
+        names.add_all("", self.name.as_deref());
+        names.add_all("tag:", self.tags());
+        names.add_all("pool:", self.pool.as_deref());
+        names
+    }
+
+    /// The tags.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = &str> {
+        self.tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty())
+    }
+
+    /// Replaces the tags.
+    pub(crate) fn set_tags(&mut self, tags: &[String]) {
+        self.tags = Cow::Owned(tags.join(";"));
     }
 
     /// The name of the dependency: `guest/100`.
@@ -273,8 +298,52 @@ impl Guest {
     }
 }
 
+/// Names, one after the other in one text: there may be thousands of guests.
+#[derive(Default)]
+pub(crate) struct Names {
+    text: String,
+    /// The end of each name in the text.
+    ends: Vec<usize>,
+}
+
+impl Names {
+    fn add(&mut self, prefix: &str, name: &str) {
+        self.text.push_str(prefix);
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+    }
+
+    fn add_all<'a>(&mut self, prefix: &str, names: impl IntoIterator<Item = &'a str>) {
+        names.into_iter().for_each(|name| self.add(prefix, name));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> + Clone {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).filter_map(|(start, end)| self.text.get(start..*end))
+    }
+}
+
 /// Whether any of these names is included and none is excluded.
-pub(crate) fn wanted(names: &[String], include: &proxmox::Patterns, exclude: &proxmox::Patterns) -> bool {
-    let names = || names.iter().map(String::as_str);
+pub(crate) fn wanted<'a, I: Iterator<Item = &'a str>>(
+    names: impl Fn() -> I,
+    include: &proxmox::Patterns,
+    exclude: &proxmox::Patterns,
+) -> bool {
     include.match_any(names()) && !exclude.match_any(names())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_has_its_id_name_tags_and_pool_as_names() {
+        let body = r#"[{"type": "qemu", "vmid": 100, "node": "a", "name": "web", "tags": "prod;;x, y", "pool": "p"},
+                       {"type": "lxc", "id": "lxc/7", "node": "a"}]"#;
+        let entries = serde_json::from_str(body).unwrap();
+        let resources = Resources::new(entries, &mut Diagnostics::default());
+        let names = |guest: &Guest<'_>| guest.names().iter().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(names(&resources.guests[0]), ["100", "web", "tag:prod", "tag:x", "tag:y", "pool:p"]);
+        assert_eq!(names(&resources.guests[1]), ["7"]);
+    }
 }

@@ -23,7 +23,7 @@ type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 /// Warns in the dependency `api` if something is hidden because a privilege is missing. Returns the nodes whose status
 /// the token may not read.
-pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &Nodes) -> BTreeSet<String> {
+pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, nodes: &Nodes) -> BTreeSet<String> {
     let silent = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
     let mut silent: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
     if silent.is_empty() && !resources.guests.is_empty() && !resources.storages.is_empty() {

@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::context::PollContext;
 use crate::resources::{Guest, Resource};
 use polliwog_sdk::Sample;
-use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Number, Text};
 use proxmox::{Answer, seconds};
 use serde::Deserialize;
 
@@ -38,7 +38,7 @@ const LOCKS: [&str; 9] =
 const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expired", "suspended"];
 
 /// Adds the samples to the report. Fields that cannot be read are skipped; diagnostics report them elsewhere.
-pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[Resource]) {
+pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[Resource<'_>]) {
     let mut samples = cluster_samples(cluster);
     samples.push(version(context));
     let guests = resources.iter().filter(|resource| is_guest(resource)).count();
@@ -113,12 +113,12 @@ pub(crate) fn qdevice(context: &mut PollContext, cluster: &str, connected: bool,
 }
 
 /// Adds whether these guests are started with their node.
-pub(crate) fn onboot<'a>(context: &mut PollContext, guests: impl Iterator<Item = (&'a Guest, bool)>) {
+pub(crate) fn onboot<'a>(context: &mut PollContext, guests: impl Iterator<Item = (&'a Guest<'a>, bool)>) {
     for (guest, onboot) in guests {
         let kind = guest.kind();
         let sample = Sample::gauge("pve_onboot_status", f64::from(u8::from(onboot)))
             .with_label("id", format!("{kind}/{}", guest.id))
-            .with_label("node", &guest.node)
+            .with_label("node", &*guest.node)
             .with_label("type", kind);
         context.report.samples.push(sample);
     }
@@ -137,14 +137,15 @@ enum Zeros {
     Omitted,
 }
 
-fn is_guest(resource: &Resource) -> bool {
-    resource.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
+fn is_guest(resource: &Resource<'_>) -> bool {
+    resource.kind.get().is_some_and(|BorrowedText(kind)| matches!(&**kind, "qemu" | "lxc"))
 }
 
-fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: Zeros) {
-    let (Some(Text(kind)), Some(Text(id))) = (resource.kind.get(), resource.id.get()) else { return };
+fn add(resource: &Resource<'_>, samples: &mut Vec<Sample>, zeros: Zeros) {
+    let (Some(BorrowedText(kind)), Some(BorrowedText(id))) = (resource.kind.get(), resource.id.get()) else { return };
+    let (kind, id) = (&**kind, &**id);
     let guest = is_guest(resource);
-    if !guest && !matches!(kind.as_str(), "node" | "storage") {
+    if !guest && !matches!(kind, "node" | "storage") {
         return;
     }
     let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
@@ -155,8 +156,8 @@ fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: Zeros) {
     if let Some(Flag(shared)) = resource.shared.get() {
         samples.push(Sample::gauge("pve_storage_shared", f64::from(u8::from(*shared))).with_label("id", id));
     }
-    if let Some(Text(status)) = resource.status.get().filter(|_| kind != "node") {
-        let up = status == if guest { "running" } else { "available" };
+    if let Some(BorrowedText(status)) = resource.status.get().filter(|_| kind != "node") {
+        let up = *status == if guest { "running" } else { "available" };
         samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
     }
     if guest && (zeros == Zeros::Included || resource.hastate != Field::Absent) {
@@ -171,7 +172,7 @@ fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: Zeros) {
     samples.extend(info(resource, kind, id));
 }
 
-fn gauges(resource: &Resource) -> [(&'static str, &Field<Number>); 11] {
+fn gauges<'a>(resource: &'a Resource<'_>) -> [(&'static str, &'a Field<Number>); 11] {
     [
         ("pve_disk_size_bytes", &resource.maxdisk),
         ("pve_disk_usage_bytes", &resource.disk),
@@ -187,7 +188,7 @@ fn gauges(resource: &Resource) -> [(&'static str, &Field<Number>); 11] {
     ]
 }
 
-fn counters(resource: &Resource) -> [(&'static str, &Field<Number>); 4] {
+fn counters<'a>(resource: &'a Resource<'_>) -> [(&'static str, &'a Field<Number>); 4] {
     [
         ("pve_network_transmit_bytes_total", &resource.netout),
         ("pve_network_receive_bytes_total", &resource.netin),
@@ -196,8 +197,8 @@ fn counters(resource: &Resource) -> [(&'static str, &Field<Number>); 4] {
     ]
 }
 
-fn info(resource: &Resource, kind: &str, id: &str) -> Option<Sample> {
-    let word = |field: &Field<Text>| field.get().map(|Text(text)| text.clone()).unwrap_or_default();
+fn info(resource: &Resource<'_>, kind: &str, id: &str) -> Option<Sample> {
+    let word = |field: &Field<BorrowedText<'_>>| field.get().map(|text| text.0.to_string()).unwrap_or_default();
     let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&resource.node));
     match kind {
         "storage" => {
@@ -218,8 +219,8 @@ fn info(resource: &Resource, kind: &str, id: &str) -> Option<Sample> {
 }
 
 /// Adds a sample for each state: 1 for the current one, 0 for the others.
-fn states(samples: &mut Vec<Sample>, (name, id): (&str, &str), state: &Field<Text>, all: &[&str]) {
-    let found = state.get().map(|Text(found)| found.as_str());
+fn states(samples: &mut Vec<Sample>, (name, id): (&str, &str), state: &Field<BorrowedText<'_>>, all: &[&str]) {
+    let found = state.get().map(|BorrowedText(found)| &**found);
     samples.extend(all.iter().map(|state| one_of(name, id, ("state", state), found == Some(*state))));
 }
 

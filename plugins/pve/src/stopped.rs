@@ -37,7 +37,7 @@ impl Stopped {
     }
 
     /// Adds the user who stopped the guest, from the newest task that did, unless the guest was started since.
-    pub(crate) fn explained(mut self, guest: &Guest, context: &mut PollContext, view: &ClusterView<'_>) -> Self {
+    pub(crate) fn explained(mut self, guest: &Guest<'_>, context: &mut PollContext, view: &ClusterView<'_>) -> Self {
         let mut found = last_act(guest.id, view.tasks);
         let may_ask = !self.asked && view.lookups.get() > 0 && crate::nodes::answers(context, view.nodes, &guest.node);
         if found.is_none() && may_ask {

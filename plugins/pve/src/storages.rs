@@ -41,7 +41,7 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
     let named = |storage: &&Storage| {
         let names = [storage.name.clone(), format!("{}@{}", storage.name, storage.node)];
         let of_node = storage.shared || reports(nodes, &storage.node);
-        of_node && wanted(&names, &settings.include, &settings.exclude)
+        of_node && wanted(|| names.iter().map(String::as_str), &settings.include, &settings.exclude)
     };
     let all = storages.len();
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();

@@ -270,7 +270,10 @@ async fn pve_settings_select_what_is_checked() {
     assert!(!lines(&report).contains_key("storage/local@pve2") && !lines(&report).contains_key("node/pve3"));
     let of_pve3 = ["ha/lrm/pve3", "storage/local@pve3", "backup/node/pve3", "certificate/pve3", "disks/pve3"];
     assert!(of_pve3.iter().all(|name| !lines(&report).contains_key(*name)), "{:?}", lines(&report));
-    assert!(lines(&report).contains_key("guest/105"), "its guests are not its own");
+    let guest = report.dependencies.iter().find(|found| found.name == "guest/105");
+    let guest = guest.expect("its guests are not its own");
+    assert_eq!(guest.parent, None, "a parent that is excluded is not named");
+    assert!(!report.warnings.iter().any(|warning| warning.contains("parent")), "{:?}", report.warnings);
     assert!(!lines(&report).contains_key("backup/coverage"));
     assert_eq!(status(&report, "node/pve1"), "warning: memory: more than 40 % is used");
     assert!(status(&report, "subscription/pve1").starts_with("warning: there is no subscription (notfound"));

@@ -20,7 +20,7 @@ struct Uncovered {
 }
 
 impl Uncovered {
-    fn of(guest: &Guest) -> Self {
+    fn of(guest: &Guest<'_>) -> Self {
         let text = |text: &str| Field::Is(Text(text.to_owned()));
         Self {
             vmid: Field::Is(Number(guest.id as f64)),
@@ -82,21 +82,21 @@ impl Job {
     }
 
     /// Whether the job backs a guest up, by its configuration.
-    pub(super) fn covers(&self, guest: &Guest) -> bool {
+    pub(super) fn covers(&self, guest: &Guest<'_>) -> bool {
         let id = guest.id.to_string();
         let names = |field: &Field<Text>| {
             field.get().is_some_and(|Text(list)| list.split([',', ' ', ';']).any(|name| name == id))
         };
         let here = self.node.get().is_none_or(|Text(node)| node.is_empty() || *node == guest.node);
         let all = self.all.get().is_some_and(|Flag(all)| *all);
-        let pool = self.pool.get().is_some_and(|Text(pool)| guest.pool.as_ref() == Some(pool));
+        let pool = self.pool.get().is_some_and(|Text(pool)| guest.pool.as_deref() == Some(pool));
         // A pool-based job covers every guest in the pool (pve-manager: PVE/VZDump.pm, get_included_guests).
         here && (names(&self.vmid) || pool || all && !names(&self.exclude))
     }
 }
 
 /// Returns the guests in no job, and the jobs.
-fn read(context: &mut PollContext, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>), Error> {
+fn read(context: &mut PollContext, guests: &[Guest<'_>]) -> Result<(Vec<Uncovered>, Vec<Job>), Error> {
     let [uncovered, jobs] = context.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
     let jobs: Result<Vec<Job>, Error> = jobs.list(&mut context.diagnostics);
     let mut uncovered = uncovered.list(&mut context.diagnostics);
@@ -115,14 +115,14 @@ fn read(context: &mut PollContext, guests: &[Guest]) -> Result<(Vec<Uncovered>, 
             let message = format!("which guests a backup job covers cannot be read: {odd}");
             return Err(Error::permanent("unexpected_shape", message));
         }
-        let in_none = |guest: &&Guest| !jobs.iter().any(|job| job.covers(guest));
+        let in_none = |guest: &&Guest<'_>| !jobs.iter().any(|job| job.covers(guest));
         return Ok((guests.iter().filter(in_none).map(Uncovered::of).collect(), jobs));
     }
     Ok((uncovered?, jobs?))
 }
 
 /// Reports guests that no job covers. Returns the jobs, and whether the check read everything.
-pub(super) fn report(context: &mut PollContext, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
+pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], cluster: &str) -> (bool, Vec<Job>) {
     let read = read(context, guests);
     let settled = read.as_ref().err().is_none_or(|error| error.permanent);
     let Some((uncovered, jobs)) = context.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
@@ -131,7 +131,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], cluster: &str)
         let all = Sample::gauge("pve_not_backed_up_total", uncovered.len() as f64);
         context.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
     }
-    let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
+    let by_id: BTreeMap<u64, &Guest<'_>> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {
         match entry.id(&mut context.diagnostics) {
@@ -145,7 +145,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], cluster: &str)
     }
     let (active, off): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.is_on());
     let only_off =
-        |guest: &&Guest| off.iter().any(|job| job.covers(guest)) && !active.iter().any(|job| job.covers(guest));
+        |guest: &&Guest<'_>| off.iter().any(|job| job.covers(guest)) && !active.iter().any(|job| job.covers(guest));
     if !active.is_empty() {
         // The list of Proxmox VE counts disabled jobs as cover.
         let guests = guests.iter().filter(only_off).filter(|guest| !excluded(context, guest));
@@ -180,7 +180,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], cluster: &str)
 }
 
 /// How a guest in no job is shown; `None` if it needs no backup. The list contains templates as well.
-fn needs_backup(context: &PollContext, guest: &Guest, entry: &Uncovered) -> Option<String> {
+fn needs_backup(context: &PollContext, guest: &Guest<'_>, entry: &Uncovered) -> Option<String> {
     let named = || match entry.name.get() {
         Some(Text(name)) if guest.name.is_none() => format!("{} ({name})", guest.id),
         _ => guest.shown(),

@@ -22,7 +22,7 @@ const ROUGHLY: f64 = 30.0 * 60.0;
 const RUNS: u32 = 500;
 
 /// Reports the last runs on each node. Returns whether all could be read.
-pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
+pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &Nodes, jobs: &[Job]) -> bool {
     let asked: Vec<&String> = nodes.keys().filter(|name| answers(context, nodes, name)).collect();
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
     let replies = context.api.ask_all(asked.iter().map(path).collect());
@@ -35,8 +35,8 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
         crate::nodes::record_answer(context, node, &tasks);
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
-                let due = |guest: &&Guest| guest.node == **node && !excluded(context, guest);
-                let covered = |guest: &Guest| jobs.iter().any(|job| job.is_on() && job.covers(guest));
+                let due = |guest: &&Guest<'_>| guest.node == **node && !excluded(context, guest);
+                let covered = |guest: &Guest<'_>| jobs.iter().any(|job| job.is_on() && job.covers(guest));
                 if reports(nodes, node) && guests.iter().filter(due).any(covered) {
                     let why = "a job covers guests on this node, and no backup ran as far back as its tasks go";
                     let name = format!("backup/node/{node}");
@@ -66,7 +66,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
     }
     for guest in guests {
         let Some(task) = newest.get(&guest.id).filter(|_| is_checked(context, guest)) else {
-            if nodes.get(&guest.node).is_some_and(Node::is_offline) {
+            if nodes.get(&*guest.node).is_some_and(Node::is_offline) {
                 // The backup gets older, and its last run may be among the tasks of that node.
                 let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
                 context.mark_unknown_until_checked(format!("backup/guest/{}", guest.id), why);
@@ -74,7 +74,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
             continue;
         };
         // A later run of several guests may contain the guest, and only its log contains the result.
-        let later = of_nodes.get(guest.node.as_str()).copied().filter(|began| *began > task.began());
+        let later = of_nodes.get(&*guest.node).copied().filter(|began| *began > task.began());
         let dependency = of_one(context, guest, task, later, &unread_nodes);
         context.add(dependency);
     }
@@ -85,9 +85,9 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
     whole
 }
 
-fn is_checked(context: &PollContext, guest: &Guest) -> bool {
-    let guests = &context.settings.guests;
-    wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(context, guest)
+fn is_checked(context: &PollContext, guest: &Guest<'_>) -> bool {
+    let (guests, names) = (&context.settings.guests, guest.names());
+    wanted(|| names.iter(), &guests.include, &guests.exclude) && !excluded(context, guest)
 }
 
 fn unread(context: &mut PollContext, node: &str, error: &Error) {
@@ -151,7 +151,7 @@ fn of_several(context: &PollContext, node: &str, runs: &[Task], left: Option<boo
 
 /// Evaluates the last run of a single guest. `later` is when a run of several guests followed on its node; `unread` are
 /// the nodes whose runs could not be read.
-fn of_one(context: &PollContext, guest: &Guest, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
+fn of_one(context: &PollContext, guest: &Guest<'_>, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
     let shown = when(task).unwrap_or_else(|| "an unknown time".to_owned());
     let (status, why) = match task.ended().evaluated() {
         // A run without a start time cannot be judged as recent.
@@ -162,7 +162,7 @@ fn of_one(context: &PollContext, guest: &Guest, task: &Task, later: Option<f64>,
         (_, None) => {
             let names = guest.names();
             let backups = &context.settings.backups;
-            let limits = AgeRule::age(&backups.ages, names.iter().map(String::as_str), backups.age());
+            let limits = AgeRule::age(&backups.ages, names.iter(), backups.age());
             match aged(context, limits, task.began(), &shown) {
                 // A newer run may be on one of those nodes.
                 (Status::Warning | Status::Critical, Some(why)) if !unread.is_empty() => {

@@ -8,6 +8,6 @@ use proxmox::Part;
 pub(super) const PART: Part<'_> = ("backup/coverage", &["backup/"]);
 
 /// Whether a guest needs no backup.
-pub(super) fn excluded(context: &PollContext, guest: &Guest) -> bool {
-    context.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str))
+pub(super) fn excluded(context: &PollContext, guest: &Guest<'_>) -> bool {
+    context.settings.backups.exclude.match_any(guest.names().iter())
 }
