@@ -318,8 +318,23 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
         let (code, out, why) = operator(&arguments);
         assert!(code == 0 && out.contains("; devices learn it when the broker works again: "), "{out}{why}");
     }
+    let (_, out, why) = operator(&["fleet", "deployments"]);
+    assert!(out.contains("web") && why.contains("what follows is of the last connection, because "), "{out}{why}");
+    // Both say so without being asked.
+    let alerts = |host: &Host| host.get("/api/v1/alerts?state=firing")["alerts"].clone();
+    let of_host = |all: &Value| all.as_array().unwrap().iter().any(|alert| alert["name"] == "fleet");
+    for (host, part, at) in
+        [(fleet.operator(), "operates ", &place), (&agent, "is device host-1", &fleet.folder("host-1"))]
+    {
+        until("the host has an alert", || alerts(host), of_host);
+        let (_, out, why) = host.command(at, &["status"]);
+        assert!(out.contains(&format!("\nfleet       {part}")) && out.contains(" (since 20"), "{out}{why}");
+    }
     fleet.broker.up();
     fleet.counts("web", [0, 1, 0, 0]);
+    for host in [fleet.operator(), &agent] {
+        until("the host has no alert", || alerts(host), |all| !of_host(all));
+    }
 
     // Restored from a copy of the same stream that is older than what was acknowledged: that record is missing.
     fleet.broker.down();

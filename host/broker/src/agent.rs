@@ -37,6 +37,8 @@ use tokio::time::Instant;
 
 /// The time between two heartbeats, with jitter of a tenth.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Another host with the same device id has ended if nothing was read from it for this time.
+const DOUBLED: Duration = Duration::from_secs(300);
 /// The time between two checks of what the broker holds, besides those after each connection.
 const CHECK: Duration = Duration::from_secs(30);
 /// An assignment of an earlier term is superseded within this time, or it is applied.
@@ -71,8 +73,8 @@ pub struct Agent<H> {
     read_within: Duration,
     /// The deployments that the host polls; `None` before the first assignment.
     granted: Option<Vec<Granted>>,
-    /// Whether another host reports as this device.
-    is_doubled: bool,
+    /// When another host was last seen to report as this device.
+    doubled_at: Option<Instant>,
 }
 
 /// For readers: whether the agent reaches its broker.
@@ -110,7 +112,7 @@ impl<H: AgentHost> Agent<H> {
             earlier_since: None,
             read_within: FIRST_READ,
             granted: None,
-            is_doubled: false,
+            doubled_at: None,
         })
     }
 
@@ -198,7 +200,8 @@ impl<H: AgentHost> Agent<H> {
             Err(why) => Some(why),
         };
         // A device id that is used twice stays a problem, although everything works.
-        if !self.is_doubled || problem.is_some() {
+        self.doubled_at = self.doubled_at.filter(|at| at.elapsed() < DOUBLED);
+        if self.doubled_at.is_none() || problem.is_some() {
             self.connection.set_problem(problem);
         }
         is_ready
@@ -284,7 +287,7 @@ impl<H: AgentHost> Agent<H> {
                  each other's reports"
             );
             self.connection.set_problem(Some(problem));
-            self.is_doubled = true;
+            self.doubled_at = Some(Instant::now());
         }
         self.blocking(move |host| host.change(FleetChange::Outdo(theirs))).await?;
         Ok(Some(revision))

@@ -24,6 +24,8 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 /// The shortest time between two searches for the reason of the same failure. Each is one more connection for the
 /// broker.
 const SEARCH: Duration = Duration::from_secs(10);
+/// A problem that is back within this time is the same one: a step that fails follows others that work.
+const SAME: Duration = Duration::from_secs(10);
 /// Messages that wait for a reader, for each subscription. Many agents run in one process in simulations.
 const WAITING: usize = 4096;
 
@@ -32,7 +34,7 @@ const WAITING: usize = 4096;
 pub(crate) struct Connection {
     pub client: Client,
     pub context: Context,
-    state: Arc<Mutex<LinkState>>,
+    state: Arc<Mutex<Condition>>,
     /// The problem that was logged last. A step that fails is tried again each second, after others that work.
     logged: Arc<Mutex<Option<String>>>,
     /// Counts connections.
@@ -45,8 +47,7 @@ impl Connection {
     /// # Errors
     /// If the URL is not valid.
     pub(crate) async fn open(link: &Link) -> Result<Self, String> {
-        let initial = LinkState { is_connected: false, problem: Some("not connected yet".to_owned()) };
-        let state = Arc::new(Mutex::new(initial));
+        let state = Arc::new(Mutex::new(Condition::new(Instant::now())));
         let (count, connected) = watch::channel(0_u64);
         let jitter = Jitter::new(link.seed);
         let (noted, count) = (state.clone(), Arc::new(count));
@@ -95,7 +96,7 @@ impl Connection {
 
     /// Returns whether the broker can be reached.
     pub(crate) fn state(&self) -> LinkState {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).shown(Instant::now())
     }
 
     /// Notes a problem of the broker that is not one of the connection; `None` if it is over.
@@ -105,12 +106,44 @@ impl Connection {
             tracing::warn!("fleet: {why}");
             logged.clone_from(&problem);
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).problem = problem;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).set(problem, Instant::now());
     }
 
     /// Returns a receiver that changes with each connection.
     pub(crate) fn connected(&self) -> watch::Receiver<u64> {
         self.connected.clone()
+    }
+}
+
+/// Whether there is a connection, and what is wrong.
+struct Condition {
+    is_connected: bool,
+    problem: Option<String>,
+    /// The beginning of the problem, or of the last one.
+    since: Instant,
+    /// The end of the last problem.
+    until: Instant,
+}
+
+impl Condition {
+    /// Before the first connection.
+    fn new(now: Instant) -> Self {
+        Self { is_connected: false, problem: Some("not connected yet".to_owned()), since: now, until: now }
+    }
+
+    fn set(&mut self, problem: Option<String>, now: Instant) {
+        match (&self.problem, &problem) {
+            (Some(_), None) => self.until = now,
+            (None, Some(_)) if now.duration_since(self.until) >= SAME => self.since = now,
+            _ => {}
+        }
+        self.problem = problem;
+    }
+
+    fn shown(&self, now: Instant) -> LinkState {
+        let problem = self.problem.clone();
+        let lasts = if problem.is_some() { now.duration_since(self.since) } else { Duration::ZERO };
+        LinkState { is_connected: self.is_connected, problem, lasts }
     }
 }
 
@@ -130,23 +163,26 @@ impl Losses {
     }
 }
 
-fn note(state: &Mutex<LinkState>, event: &Event) {
+fn note(state: &Mutex<Condition>, event: &Event) {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
     match event {
         Event::Connected => {
             tracing::info!("connected to the broker of the fleet");
-            *state = LinkState { is_connected: true, problem: None };
+            state.is_connected = true;
+            state.set(None, now);
         }
         Event::Disconnected => {
             if state.is_connected {
                 tracing::warn!("the connection to the broker of the fleet is lost; it is tried again");
             }
-            *state = LinkState { is_connected: false, problem: Some("the connection is lost".to_owned()) };
+            state.is_connected = false;
+            state.set(Some("the connection is lost".to_owned()), now);
         }
         // Refused rights arrive here only; the request that was refused times out.
         Event::ServerError(error) => {
             tracing::error!("the broker of the fleet refuses: {error}");
-            state.problem = Some(format!("the broker refuses: {error}"));
+            state.set(Some(format!("the broker refuses: {error}")), now);
         }
         _ => {}
     }
@@ -182,7 +218,7 @@ impl Search {
 }
 
 /// Notes why the broker cannot be reached, unless that was searched for a moment ago.
-fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<LinkState>>, failure: String) {
+fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<Condition>>, failure: String) {
     let Ok(mut last) = diagnosis.last.clone().try_lock_owned() else { return };
     let of = (failure, *diagnosis.connected.borrow());
     if last.as_ref().is_some_and(|last| !last.is_outdated(&of, Instant::now())) {
@@ -197,7 +233,7 @@ fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<LinkState>>, failure: String
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if is_current && !state.is_connected && state.problem.as_deref() != Some(&text) {
             tracing::warn!("{text}");
-            state.problem = Some(text);
+            state.set(Some(text), Instant::now());
         }
     });
 }
@@ -212,6 +248,26 @@ mod tests {
     fn several_servers_share_the_time_of_an_attempt() {
         let seconds = [0, 1, 2, 4, 9].map(|servers| connect_within(servers).as_secs());
         assert_eq!(seconds, [20, 20, 10, 5, 5]);
+    }
+
+    #[test]
+    fn a_problem_lasts_until_there_was_none_for_a_while() {
+        let start = Instant::now();
+        let mut condition = Condition::new(start);
+        let problem = |text: &str| Some(text.to_owned());
+        for (second, text, expected) in [
+            (3, problem("refused"), Some(3)),
+            (4, None, None),
+            (5, problem("no answer"), Some(5)),
+            (6, None, None),
+            (16, problem("no answer"), Some(0)),
+            (20, problem("refused"), Some(4)),
+        ] {
+            let now = start + Duration::from_secs(second);
+            condition.set(text.clone(), now);
+            let shown = condition.shown(now);
+            assert_eq!((shown.problem, shown.lasts.as_secs()), (text, expected.unwrap_or(0)), "after {second} s");
+        }
     }
 
     #[test]

@@ -101,7 +101,7 @@ async fn log_in(link: &Link, mut stream: BufReader<impl AsyncRead + AsyncWrite +
             }
             Some((user, _)) => format!(
                 "the broker refuses the user {user:?}: it was revoked, its password is an older one, or the broker was not \
-                 restarted with the accounts.conf that names it"
+                 restarted with the accounts.conf that names it; this host reads [fleet] credentials at its start"
             ),
         });
     }

@@ -130,6 +130,7 @@ impl Operator {
             devices,
             stale,
             refused: state.refused.clone(),
+            doubled: state.doubled(self.shared.seconds()),
             unassigned: state.unassigned.clone(),
             waits_for: state.waits_for.clone(),
             plugins: state.plugin_views(),

@@ -5,6 +5,7 @@ use crate::aggregator::DeviceView;
 use crate::wire::{Deployment, DeploymentState, DeviceInfo, ModeWire};
 use model::{DeploymentReport, Phase};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Whether the broker can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct LinkState {
     pub is_connected: bool,
     /// The latest problem, in words; `None` if everything works.
     pub problem: Option<String>,
+    /// The time since there was no problem; zero if everything works.
+    pub lasts: Duration,
 }
 
 /// A host as an agent.
@@ -41,6 +44,8 @@ pub struct FleetView {
     pub stale: usize,
     /// The number of refused records, and why the last one was.
     pub refused: (u64, Option<String>),
+    /// Devices as which several hosts report.
+    pub doubled: Vec<String>,
     /// Devices without their assignment, with the reason.
     pub unassigned: BTreeMap<String, String>,
     /// The operator that writes assignments; `None` if it is this one.

@@ -14,6 +14,8 @@ use web::Fleet as _;
 const EVERY: Duration = Duration::from_secs(2);
 /// After its start, an operator has not heard its devices yet: they count as silent after this time.
 const HEARD: Duration = Duration::from_secs(330);
+/// A problem with the fleet's broker is an alert after this time: a connection is made again within seconds.
+const BROKER: Duration = Duration::from_secs(30);
 /// The number of silent devices that are an alert each.
 const DEVICES: usize = 1_000;
 
@@ -57,7 +59,16 @@ fn of_host(host: &RunningHost) -> Vec<Trouble> {
         title: "the collector of OpenTelemetry does not take logs and metrics".to_owned(),
         message: Some(why),
     });
-    database.into_iter().chain(configuration).chain(telemetry).collect()
+    database.into_iter().chain(configuration).chain(telemetry).chain(of_link(host)).collect()
+}
+
+/// The problem of this host with the broker of its fleet. The operator and the agent of one host have the same broker.
+fn of_link(host: &RunningHost) -> Option<Trouble> {
+    let fleet = host.fleet.as_ref()?;
+    let links = [fleet.operator().map(|operator| operator.link), fleet.agent().map(|agent| agent.link)];
+    let why = links.into_iter().flatten().filter(|link| link.lasts >= BROKER).find_map(|link| link.problem)?;
+    let title = "this host cannot do its part in the fleet".to_owned();
+    Some(Trouble { name: "fleet".to_owned(), title, message: Some(why) })
 }
 
 /// The problems of a fleet, if this host counts it. Empty while it still reads the records.
@@ -86,7 +97,14 @@ fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
             name: device.device,
             message: Some("it has sent nothing for five minutes".to_owned()),
         };
-        found.push((Class::Device, silent.into_iter().map(device).collect()));
+        let doubled = operator.doubled.into_iter().take(DEVICES).map(|device| Trouble {
+            title: format!("several hosts report as device {device}"),
+            name: device,
+            message: Some(
+                "give each host another [fleet] device, because they replace each other's reports".to_owned(),
+            ),
+        });
+        found.push((Class::Device, silent.into_iter().map(device).chain(doubled).collect()));
     }
     found
 }

@@ -12,6 +12,17 @@ use std::path::PathBuf;
 /// The maximum number of leases that are kept. Every agent can write one.
 const LEASES: usize = 10_000;
 
+/// Heartbeats of a device from a host that another one replaced say that both run, if there are this many of them, and
+/// the last one is not older than this. Seconds. One may have been on its way while the host started again.
+const REPLACED: (u32, u32) = (2, 300);
+
+/// Heartbeats of a device from a host that another one replaced.
+pub(super) struct Replaced {
+    count: u32,
+    /// The second of the last one.
+    last: u32,
+}
+
 /// Which buckets have been read as far as they were filled at the attach.
 #[derive(Default)]
 pub(super) struct Caught {
@@ -42,6 +53,8 @@ pub(super) struct State {
     pub caught: Caught,
     /// The differences of clocks that are shown, in milliseconds: positive if the device's clock is ahead.
     pub skews: HashMap<String, i64>,
+    /// Heartbeats from hosts that another host of the same device replaced.
+    replaced: HashMap<String, Replaced>,
     /// Records that were refused, and why the last one was.
     pub refused: (u64, Option<String>),
     /// Devices whose assignment is too large or could not be made, with the reason.
@@ -62,6 +75,7 @@ impl State {
             waits_for: None,
             caught: Caught::default(),
             skews: HashMap::new(),
+            replaced: HashMap::new(),
             refused: (0, None),
             unassigned: BTreeMap::new(),
         }
@@ -71,6 +85,26 @@ impl State {
     pub(super) fn is_complete(&self) -> bool {
         let Caught { info, state, assignments, leases } = self.caught;
         info && state && assignments && leases
+    }
+
+    /// Notes the epoch of a heartbeat. Hosts of one device replace each other by a higher epoch.
+    pub(super) fn beat(&mut self, device: &str, epoch: u32, second: u32) {
+        if self.aggregator.epoch(device).is_none_or(|described| epoch >= described) {
+            return;
+        }
+        self.replaced.retain(|_, replaced| second.saturating_sub(replaced.last) < REPLACED.1);
+        let replaced = self.replaced.entry(device.to_owned()).or_insert(Replaced { count: 0, last: second });
+        *replaced = Replaced { count: replaced.count + 1, last: second };
+    }
+
+    /// The devices as which several hosts report, in order.
+    pub(super) fn doubled(&self, second: u32) -> Vec<String> {
+        let is_doubled =
+            |replaced: &Replaced| replaced.count >= REPLACED.0 && second.saturating_sub(replaced.last) < REPLACED.1;
+        let found = self.replaced.iter().filter(|(_, replaced)| is_doubled(replaced));
+        let mut found: Vec<String> = found.map(|(device, _)| device.clone()).collect();
+        found.sort_unstable();
+        found
     }
 
     /// Takes over a definition. Returns whether it is newer than the known one.
@@ -182,5 +216,37 @@ impl State {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::{Labels, Stamp};
+
+    #[test]
+    fn two_hosts_of_one_device_are_found_and_forgotten() {
+        let mut state = State::new();
+        let labels = Labels::default();
+        let describe = |state: &mut State, epoch| {
+            let stamp = Stamp { epoch, counter: 1 };
+            state.aggregator.apply(&Input::Info { device: "a", stamp, floor: 0, labels: Some(&labels) });
+        };
+        describe(&mut state, 10);
+        state.beat("a", 10, 0);
+        // It is started again, and a heartbeat was on its way.
+        describe(&mut state, 11);
+        state.beat("a", 10, 1);
+        state.beat("unknown", 1, 1);
+        assert!(state.doubled(1).is_empty());
+        // A second host replaces it, and both are heard.
+        describe(&mut state, 12);
+        state.beat("a", 11, 30);
+        state.beat("a", 12, 31);
+        assert_eq!(state.doubled(31), ["a"]);
+        assert_eq!(state.doubled(329), ["a"]);
+        assert!(state.doubled(330).is_empty(), "one of them ended");
+        state.beat("a", 11, 700);
+        assert!(state.doubled(700).is_empty(), "the count begins again");
     }
 }

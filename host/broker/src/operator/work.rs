@@ -334,6 +334,7 @@ impl Work {
             } else {
                 state.skews.remove(device);
             }
+            state.beat(device, beat.epoch, self.shared.seconds());
             let applied = state.aggregator.apply(&Input::Heartbeat { device, digest: beat.digest });
             // Records on their way make a difference that says nothing.
             if beat.dirty > 0 && applied == Applied::Differs { Applied::Same } else { applied }

@@ -35,6 +35,11 @@ impl Aggregator {
         self.records.devices.get(id).map(|device| self.view(device))
     }
 
+    /// Returns the epoch of a device's last description; `None` if the device is unknown.
+    pub fn epoch(&self, id: &str) -> Option<u32> {
+        self.records.devices.get(id).map(|device| self.devices[device as usize].info.epoch)
+    }
+
     /// Returns the devices from a number on that are wanted, at most `limit`, and the number of the next one, if any.
     pub fn devices_from(
         &self,

@@ -42,6 +42,7 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         FleetCommand::Logs { id, last, follow } => logs(remote, &id, last, follow).await,
         FleetCommand::Deployments => {
             let found = every(remote, "/api/v1/fleet/deployments?", "deployments").await?;
+            warn_of_broker(remote).await;
             answer(remote, &found, deployments)
         }
         FleetCommand::Apply { file } => apply(remote, &file).await,
@@ -86,6 +87,7 @@ async fn devices(remote: &Remote, wanted: Option<String>, states: [(&str, bool);
         path.push_str("=true&");
     }
     let found = every(remote, &path, "devices").await?;
+    warn_of_broker(remote).await;
     answer(remote, &found, |found| {
         let rows: Vec<Vec<String>> = found["devices"].as_array().into_iter().flatten().map(device).collect();
         table(&["DEVICE", "HEARD", "DEPLOYMENTS", "LABELS"], &rows)
@@ -123,8 +125,8 @@ async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Res
     }
 }
 
-/// 0 if everything works, 1 if devices are not heard, plugins are not stored or Kubernetes cannot be followed, 2 if the
-/// broker cannot be reached.
+/// 0 if everything works, 1 if devices are not heard, several hosts report as one, plugins are not stored or Kubernetes
+/// cannot be followed, 2 if the broker cannot be reached.
 fn status_code(found: &Value) -> u8 {
     let parts = [&found["operator"], &found["agent"]];
     let parts = parts.into_iter().filter(|part| !part.is_null());
@@ -135,7 +137,10 @@ fn status_code(found: &Value) -> u8 {
         {
             1
         }
-        Value::Null => u8::from(part["stale"].as_u64().unwrap_or_default() > 0 || part["complete"] == false),
+        Value::Null => {
+            let is_doubled = part["doubled"].as_array().is_some_and(|devices| !devices.is_empty());
+            u8::from(is_doubled || part["stale"].as_u64().unwrap_or_default() > 0 || part["complete"] == false)
+        }
         _ => 2,
     };
     parts.map(code).max().unwrap_or_default()
@@ -146,15 +151,11 @@ fn status(found: &Value) -> anyhow::Result<()> {
     if operator.is_null() && agent.is_null() {
         return print("this host is in no fleet: add [fleet] to its configuration");
     }
-    let problem = |part: &Value| match part["broker"]["problem"].as_str() {
-        Some(why) => format!("the broker: {why}"),
-        None => "the broker is connected".to_owned(),
-    };
     if !operator.is_null() {
         print(&format!(
-            "operator: {}; {} devices, {} of them not heard for 5 minutes",
-            problem(operator),
-            operator["devices"],
+            "operator: {}; {}, {} of them not heard for 5 minutes",
+            of_broker(operator),
+            devices_of(operator),
             operator["stale"]
         ))?;
         if let Some(other) = operator["waitsFor"].as_str() {
@@ -173,6 +174,9 @@ fn status(found: &Value) -> anyhow::Result<()> {
         if operator["complete"] == false && operator["broker"]["connected"] == true {
             print("the records of the fleet are still being read; counters are too low until then")?;
         }
+        for device in operator["doubled"].as_array().into_iter().flatten() {
+            print(&format!("several hosts report as device {}: give each another [fleet] device", text(device)))?;
+        }
         if let Some(why) = operator["refusedReason"].as_str() {
             print(&format!("{} records were refused; the last one: {why}", operator["refused"]))?;
         }
@@ -181,7 +185,7 @@ fn status(found: &Value) -> anyhow::Result<()> {
         print(&format!(
             "agent: device {}; {}; {} records wait for it",
             text(&agent["device"]),
-            problem(agent),
+            of_broker(agent),
             agent["queued"]
         ))?;
         reports(&agent["reports"])?;
@@ -261,6 +265,31 @@ async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
     answer(remote, &applied, |_| {
         print(&format!("{} applied: {}{later}", counted(names.len(), "deployment"), names.join(", ")))
     })
+}
+
+/// The number of devices, in words.
+pub(super) fn devices_of(operator: &Value) -> String {
+    counted(operator["devices"].as_u64().unwrap_or_default() as usize, "device")
+}
+
+/// The problem with the broker of a part of the fleet, and its beginning.
+pub(super) fn of_broker(part: &Value) -> String {
+    let broker = &part["broker"];
+    match broker["problem"].as_str() {
+        Some(why) => {
+            let whose = if why.starts_with("the broker ") { "" } else { "the broker: " };
+            format!("{whose}{why} (since {})", text(&broker["since"]))
+        }
+        None => "the broker is connected".to_owned(),
+    }
+}
+
+/// Warns that the answer is old, if the operator does not hear the fleet.
+async fn warn_of_broker(remote: &Remote) {
+    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await.unwrap_or_default();
+    if fleet["operator"]["broker"]["problem"].is_string() {
+        complain(format!("what follows is of the last connection, because {}", of_broker(&fleet["operator"])));
+    }
 }
 
 /// Returns why devices do not learn a change yet, to be added to the answer; empty if nothing delays it.

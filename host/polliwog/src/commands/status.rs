@@ -1,5 +1,6 @@
 //! `status`: summarizes the host, its targets and its queue.
 
+use super::fleet::{devices_of, of_broker};
 use super::remote::{BADNESS, answer, ask, text};
 use crate::cli::Remote;
 use crate::output::{complain, print};
@@ -18,11 +19,12 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let alerts = ask(remote, Method::Get, "/api/v1/alerts?state=firing&limit=1", None).await?;
     let silences = ask(remote, Method::Get, "/api/v1/silences", None).await?;
     let channels = ask(remote, Method::Get, "/api/v1/channels", None).await?;
+    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await?;
     let problems = settings["problems"].clone();
     let (firing, silenced) = (alerts["total"].clone(), active(&silences));
     let both = json!({
         "health": health, "stats": stats, "problems": problems, "alerts": firing, "silences": silenced.0,
-        "oldestSilence": silenced.1, "channels": channels["channels"],
+        "oldestSilence": silenced.1, "channels": channels["channels"], "fleet": fleet,
     });
     answer(remote, &both, |_| {
         for problem in problems.as_array().into_iter().flatten() {
@@ -47,7 +49,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             "host        polliwog {}, started {}\n\
              targets     {}: {}{dead}\n\
              alerts      {firing} firing{}\n\
-             channels    {}\n\
+             channels    {}{}\n\
              queue       {} waiting, {} of them due within 12 s\n\
              polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
              held back   {}\n\
@@ -59,6 +61,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             counts.join(", "),
             of_silences(&silenced),
             of_channels(&channels),
+            of_fleet(&fleet),
             queue["depth"],
             queue["dueWithinSeconds"],
             scheduler["JobsProcessed"],
@@ -93,6 +96,22 @@ fn of_silences((count, oldest): &(usize, Value)) -> String {
         (count, None) => format!(", {count} maintenance windows are active"),
         (count, Some(since)) => format!(", {count} silences are active, the oldest since {since}"),
     }
+}
+
+/// This host's part in a fleet, and what is wrong with its broker; empty if it is in none.
+fn of_fleet(fleet: &Value) -> String {
+    let (operator, agent) = (&fleet["operator"], &fleet["agent"]);
+    let operator = (!operator.is_null()).then(|| {
+        format!(
+            "\nfleet       operates {}, {} of them not heard for 5 minutes; {}",
+            devices_of(operator),
+            operator["stale"],
+            of_broker(operator)
+        )
+    });
+    let agent =
+        (!agent.is_null()).then(|| format!("\nfleet       is device {}; {}", text(&agent["device"]), of_broker(agent)));
+    operator.into_iter().chain(agent).collect()
 }
 
 /// The number of channels, and each that does not deliver, with the reason and the number of its waiting notifications.

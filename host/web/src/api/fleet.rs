@@ -63,10 +63,15 @@ struct AgentWire {
     reports: Vec<ReportWire>,
 }
 
-impl From<AgentView> for AgentWire {
-    fn from(view: AgentView) -> Self {
+impl AgentWire {
+    fn new(view: AgentView, now: Timestamp) -> Self {
         let AgentView { device, link, queued, reports } = view;
-        Self { device, broker: link.into(), queued, reports: reports.iter().map(ReportWire::from).collect() }
+        Self {
+            device,
+            broker: BrokerWire::new(link, now),
+            queued,
+            reports: reports.iter().map(ReportWire::from).collect(),
+        }
     }
 }
 
@@ -328,10 +333,10 @@ struct Wanted {
     responses((status = 200, body = FleetWire, description = "Both parts are null if the host is in no fleet."))
 )]
 async fn overview(State(shared): State<Shared>) -> Json<FleetWire> {
-    let fleet = shared.host.fleet();
+    let (fleet, now) = (shared.host.fleet(), shared.host.now());
     Json(FleetWire {
-        operator: fleet.and_then(Fleet::operator).map(OperatorWire::from),
-        agent: fleet.and_then(Fleet::agent).map(AgentWire::from),
+        operator: fleet.and_then(Fleet::operator).map(|view| OperatorWire::new(view, now)),
+        agent: fleet.and_then(Fleet::agent).map(|view| AgentWire::new(view, now)),
     })
 }
 

@@ -73,21 +73,21 @@ fn content_of(shared: &Shared, wanted: &Wanted) -> Markup {
     html! {
         (problems(shared))
         @if let Some(view) = fleet.operator() {
-            (overview(fleet, &view))
+            (overview(shared, fleet, &view))
             (deployments(&fleet.deployments()))
             (devices(shared, fleet, wanted))
         }
-        @if let Some(agent) = fleet.agent() { (as_agent(&agent)) }
+        @if let Some(agent) = fleet.agent() { (as_agent(shared, &agent)) }
     }
 }
 
 /// The state of the fleet as a whole: its problems first.
-fn overview(fleet: &dyn Fleet, view: &FleetView) -> Markup {
+fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
     let deployments = fleet.deployments();
     let failed = deployments.iter().filter(|deployment| deployment.phase() == Phase::Failed).count();
     html! {
         @if let Some(problem) = &view.link.problem {
-            p.problem role="alert" { strong { "The broker: " } (problem) ". Counters are those of the last connection." }
+            p.problem role="alert" { strong { "The broker: " } (problem) ", for " (age(shared.host.now().before(view.link.lasts))) ". Counters are those of the last connection." }
         }
         @if view.link.is_connected && !view.is_complete {
             p.problem role="status" { "The records of the fleet are being read. Counters are too low until then." }
@@ -104,6 +104,9 @@ fn overview(fleet: &dyn Fleet, view: &FleetView) -> Markup {
         }
         @if view.refused.0 > 0 {
             p.problem role="alert" { (view.refused.0) " records were refused; the last one: " (view.refused.1.as_deref().unwrap_or_default()) }
+        }
+        @for device in view.doubled.iter().take(5) {
+            p.problem role="alert" { "Several hosts report as device " a href={ "/fleet/devices/" (encoded(device)) } { (device) } ": give each another " code { "[fleet] device" } ", because they replace each other's reports." }
         }
         @for (device, why) in view.unassigned.iter().take(5) {
             p.problem role="alert" { "The deployments of " (device) " could not be sent to it: " (why) }
@@ -256,12 +259,12 @@ fn by_label(fleet: &dyn Fleet, label: &str) -> Markup {
 }
 
 /// This host as an agent of a fleet.
-fn as_agent(agent: &AgentView) -> Markup {
+fn as_agent(shared: &Shared, agent: &AgentView) -> Markup {
     html! {
         section #agent.target {
             h2 { "This host is device " (agent.device) }
             @if let Some(problem) = &agent.link.problem {
-                p.problem role="alert" { strong { "The broker: " } (problem) ". Polls continue, and reports are sent when it is back." }
+                p.problem role="alert" { strong { "The broker: " } (problem) ", for " (age(shared.host.now().before(agent.link.lasts))) ". Polls continue, and reports are sent when it is back." }
             }
             p { (agent.queued) " records wait for the broker." }
             @if agent.reports.is_empty() { p { "No deployment is assigned to this host." } }

@@ -3,8 +3,10 @@
 use crate::error::ApiError;
 use crate::fleet::Fleet;
 use crate::state::Shared;
+use crate::wire::{Time, times};
 use ::fleet::LinkState;
 use axum::http::StatusCode;
+use model::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -38,10 +40,15 @@ pub(super) struct BrokerWire {
     connected: bool,
     /// The problem, in words; null if everything works.
     problem: Option<String>,
+    /// When the problem began, to the second; null if everything works.
+    since: Option<Time>,
 }
 
-impl From<LinkState> for BrokerWire {
-    fn from(link: LinkState) -> Self {
-        Self { connected: link.is_connected, problem: link.problem }
+impl BrokerWire {
+    pub(super) fn new(link: LinkState, now: Timestamp) -> Self {
+        // Both clocks are read at different moments: to the millisecond, it would differ at each read.
+        let second = |at: Timestamp| Timestamp::from_millis((at.as_millis() + 500) / 1000 * 1000);
+        let since = link.problem.is_some().then(|| second(now.before(link.lasts)));
+        Self { connected: link.is_connected, problem: link.problem, since: times(since) }
     }
 }

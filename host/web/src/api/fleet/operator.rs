@@ -2,6 +2,7 @@
 
 use super::common::BrokerWire;
 use fleet::{FleetView, KubernetesState, PluginView};
+use model::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -21,6 +22,8 @@ pub(super) struct OperatorWire {
     refused: u64,
     /// Why the last of them was.
     refused_reason: Option<String>,
+    /// Devices as which several hosts report: their reports replace each other.
+    doubled: Vec<String>,
     /// Devices that did not receive their deployments, with the reason.
     unassigned: BTreeMap<String, String>,
     /// The operator that assigns deployments to devices; null if it is this one.
@@ -67,12 +70,35 @@ impl From<KubernetesState> for KubernetesWire {
     }
 }
 
-impl From<FleetView> for OperatorWire {
-    fn from(view: FleetView) -> Self {
-        let FleetView { link, is_complete, devices, stale, refused, unassigned, waits_for, plugins, kubernetes } = view;
+impl OperatorWire {
+    pub(super) fn new(view: FleetView, now: Timestamp) -> Self {
+        let FleetView {
+            link,
+            is_complete,
+            devices,
+            stale,
+            refused,
+            doubled,
+            unassigned,
+            waits_for,
+            plugins,
+            kubernetes,
+        } = view;
         let (refused, refused_reason) = refused;
-        let (broker, complete) = (link.into(), is_complete);
+        let (broker, complete) = (BrokerWire::new(link, now), is_complete);
         let (plugins, kubernetes) = (plugins.into_iter().map(Into::into).collect(), kubernetes.map(Into::into));
-        Self { broker, complete, devices, stale, refused, refused_reason, unassigned, waits_for, plugins, kubernetes }
+        Self {
+            broker,
+            complete,
+            devices,
+            stale,
+            refused,
+            refused_reason,
+            doubled,
+            unassigned,
+            waits_for,
+            plugins,
+            kubernetes,
+        }
     }
 }
