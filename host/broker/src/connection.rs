@@ -6,6 +6,7 @@ use crate::link::Link;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
 use fleet::LinkState;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 const SEARCH: Duration = Duration::from_secs(10);
 /// A problem that is back within this time is the same one: a step that fails follows others that work.
 const SAME: Duration = Duration::from_secs(10);
+/// The number of texts that are remembered so that each is logged once.
+const LOGGED: usize = 64;
 /// Messages that wait for a reader, for each subscription. Many agents run in one process in simulations.
 const WAITING: usize = 4096;
 
@@ -35,8 +38,6 @@ pub(crate) struct Connection {
     pub client: Client,
     pub context: Context,
     state: Arc<Mutex<Condition>>,
-    /// The problem that was logged last. A step that fails is tried again each second, after others that work.
-    logged: Arc<Mutex<Option<String>>>,
     /// Counts connections.
     connected: watch::Receiver<u64>,
 }
@@ -51,8 +52,6 @@ impl Connection {
         let (count, connected) = watch::channel(0_u64);
         let jitter = Jitter::new(link.seed);
         let (noted, count) = (state.clone(), Arc::new(count));
-        let logged = Arc::<Mutex<Option<String>>>::default();
-        let forgotten = logged.clone();
         let losses = Losses::default();
         let diagnosis = Diagnosis { link: link.clone(), connected: connected.clone(), last: Arc::default() };
         let mut options = ConnectOptions::new()
@@ -72,7 +71,6 @@ impl Connection {
                     explain(&diagnosis, &noted, error.to_string());
                 }
                 if event == Event::Connected {
-                    *forgotten.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     count.send_modify(|count| *count += 1);
                 }
                 std::future::ready(())
@@ -91,7 +89,7 @@ impl Connection {
         let client = options.connect(link.servers()).await.map_err(|error| format!("{}: {error}", link.url))?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
-        Ok(Self { client, context, state, logged, connected })
+        Ok(Self { client, context, state, connected })
     }
 
     /// Returns whether the broker can be reached.
@@ -101,12 +99,11 @@ impl Connection {
 
     /// Notes a problem of the broker that is not one of the connection; `None` if it is over.
     pub(crate) fn set_problem(&self, problem: Option<String>) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = problem.as_ref().filter(|_| *logged != problem) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.set(problem.clone(), Instant::now());
+        if let Some(why) = problem.filter(|why| state.is_news(why)) {
             tracing::warn!("fleet: {why}");
-            logged.clone_from(&problem);
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).set(problem, Instant::now());
     }
 
     /// Returns a receiver that changes with each connection.
@@ -123,21 +120,40 @@ struct Condition {
     since: Instant,
     /// The end of the last problem.
     until: Instant,
+    /// The texts that were logged since then. Several steps fail each second, with different texts.
+    logged: BTreeSet<String>,
 }
 
 impl Condition {
     /// Before the first connection.
     fn new(now: Instant) -> Self {
-        Self { is_connected: false, problem: Some("not connected yet".to_owned()), since: now, until: now }
+        Self {
+            is_connected: false,
+            problem: Some("not connected yet".to_owned()),
+            since: now,
+            until: now,
+            logged: BTreeSet::new(),
+        }
     }
 
     fn set(&mut self, problem: Option<String>, now: Instant) {
         match (&self.problem, &problem) {
             (Some(_), None) => self.until = now,
-            (None, Some(_)) if now.duration_since(self.until) >= SAME => self.since = now,
+            (None, Some(_)) if now.duration_since(self.until) >= SAME => {
+                self.since = now;
+                self.logged.clear();
+            }
             _ => {}
         }
         self.problem = problem;
+    }
+
+    /// Whether a text was not logged since the problem began.
+    fn is_news(&mut self, why: &str) -> bool {
+        if self.logged.len() >= LOGGED {
+            self.logged.clear();
+        }
+        self.logged.insert(why.to_owned())
     }
 
     fn shown(&self, now: Instant) -> LinkState {
@@ -170,6 +186,7 @@ fn note(state: &Mutex<Condition>, event: &Event) {
         Event::Connected => {
             tracing::info!("connected to the broker of the fleet");
             state.is_connected = true;
+            state.logged.clear();
             state.set(None, now);
         }
         Event::Disconnected => {
@@ -262,11 +279,14 @@ mod tests {
             (6, None, None),
             (16, problem("no answer"), Some(0)),
             (20, problem("refused"), Some(4)),
+            (21, problem("no answer"), Some(5)),
         ] {
             let now = start + Duration::from_secs(second);
             condition.set(text.clone(), now);
             let shown = condition.shown(now);
             assert_eq!((shown.problem, shown.lasts.as_secs()), (text, expected.unwrap_or(0)), "after {second} s");
+            let news = condition.problem.clone().map(|why| condition.is_news(&why));
+            assert_eq!(news, expected.map(|_| second != 21), "{news:?} after {second} s");
         }
     }
 

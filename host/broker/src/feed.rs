@@ -183,6 +183,7 @@ fn explained(bucket: Bucket, error: &CreateStreamError) -> String {
             bucket.stream(),
             bucket.bytes() >> 20
         ),
+        _ if error.kind() == CreateStreamErrorKind::TimedOut => "the broker does not answer".to_owned(),
         _ => format!("the stream {} cannot be made: {error}", bucket.stream()),
     }
 }

@@ -184,12 +184,15 @@ impl Work {
         };
         self.assignments.note(key, hash(opened), revision);
         match decode::<Deployment>(opened) {
-            Ok(found) if state.define(name, found.clone()) => {
-                tracing::info!("another operator changed the deployment {name}");
-                // The host stores it, unless it is ending.
-                let _ = self.notices.send(Noticed::Defined(name.to_owned(), found));
+            Ok(found) => {
+                // The host does not store that one is deleted: each start reads it again.
+                let is_news = state.version(name) > 0 || !found.is_deleted();
+                if state.define(name, found.clone()) && is_news {
+                    tracing::info!("another operator changed the deployment {name}");
+                    // The host stores it, unless it is ending.
+                    let _ = self.notices.send(Noticed::Defined(name.to_owned(), found));
+                }
             }
-            Ok(_) => {}
             Err(why) => state.refuse(key, why),
         }
         // If this host has a later one, it replaces that.
