@@ -312,11 +312,13 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     assert!(code != 0 && why.contains("host-1 cannot be asked: "), "{why}");
     let file = place.join("later.toml");
     let written = "[[deployment]]\nname = \"later\"\nselector = { matchLabels = { site = \"none\" } }\n\
-                   [[deployment.target]]\nid = \"later\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1/\"\n";
+                   [[deployment.target]]\nid = \"later\"\nkind = \"htpp\"\nurl = \"http://127.0.0.1:1/\"\n";
     fs::write(&file, written).unwrap();
     for arguments in [["fleet", "apply", file.to_str().unwrap()], ["fleet", "delete", "later"]] {
         let (code, out, why) = operator(&arguments);
         assert!(code == 0 && out.contains("; devices learn it when the broker works again: "), "{out}{why}");
+        let warns = why.contains("for the kind \"htpp\", which this host does not have: did you mean \"http\"?");
+        assert_eq!(warns, arguments[1] == "apply", "{why}");
     }
     let (_, out, why) = operator(&["fleet", "deployments"]);
     assert!(out.contains("web") && why.contains("what follows is of the last connection, because "), "{out}{why}");

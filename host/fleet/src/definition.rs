@@ -41,7 +41,7 @@ struct WrittenRequirement {
 /// # Errors
 /// One sentence that names the wrong part.
 pub fn read_deployment(text: &str, version: u64) -> Result<Deployment, String> {
-    let Written { selector, quorum, once, targets } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Written { selector, quorum, once, targets } = parse(text)?;
     let WrittenSelector { match_labels: labels, match_expressions } = selector;
     let requirements = match_expressions.into_iter().map(requirement).collect::<Result<_, String>>()?;
     let mode = match quorum {
@@ -71,6 +71,21 @@ pub fn read_deployment(text: &str, version: u64) -> Result<Deployment, String> {
     let deployment = Deployment { version, labels, requirements, targets, mode };
     encode(&deployment).map_err(|error| error.to_string())?;
     Ok(deployment)
+}
+
+/// Parses the text. The place of a wrong part is its path, because the text may have been made from another format.
+fn parse(text: &str) -> Result<Written, String> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let written = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.inner().to_string());
+        match why.rsplit_once(" at line ") {
+            Some((why, _)) if error.inner().is_data() && path == "." => why.to_owned(),
+            Some((why, _)) if error.inner().is_data() => format!("{path}: {why}"),
+            _ => why,
+        }
+    })?;
+    reader.end().map_err(|error| error.to_string())?;
+    Ok(written)
 }
 
 fn requirement(written: WrittenRequirement) -> Result<RequirementWire, String> {
@@ -170,11 +185,17 @@ mod tests {
             (with(r#"{"matchExpressions":[{"key":"a","operator":"Like"}]}"#), "unknown operator \"Like\""),
             (with(r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#), "at least one value"),
             (with(r#"{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}"#), "takes no values"),
-            (with(r#"{"labels":{}}"#), "unknown field `labels`"),
+            (with(r#"{"labels":{}}"#), "selector.labels: unknown field `labels`"),
+            (with(r#"{"matchLabels":{"site":5}}"#), "selector.matchLabels.site: invalid type: integer `5`"),
+            (with(r#"{"matchExpressions":[{"key":"a"}]}"#), "selector.matchExpressions[0]: missing field `operator`"),
         ];
         for (text, expected) in cases {
             let found = read_deployment(&text, 1).unwrap_err();
-            assert!(found.contains(expected), "{text}: {found}");
+            assert!(found.contains(expected) && !found.contains(" at line "), "{text}: {found}");
+        }
+        for text in ["{", r#"{"targets":[]} {}"#] {
+            let found = read_deployment(text, 1).unwrap_err();
+            assert!(found.contains("line 1 column "), "a place helps where it is not JSON: {text}: {found}");
         }
     }
 }

@@ -252,6 +252,7 @@ fn reports(reports: &Value) -> anyhow::Result<()> {
 async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
     let written = config::read_text(file, LARGEST).map_err(|why| anyhow::anyhow!(why))?;
     let deployments = read(&written).with_context(|| file.display().to_string())?;
+    warn_of_kinds(remote, &deployments).await;
     let mut names = Vec::new();
     for (name, definition) in deployments {
         let path = format!("/api/v1/fleet/deployments/{}", part(&name));
@@ -289,6 +290,24 @@ async fn warn_of_broker(remote: &Remote) {
     let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await.unwrap_or_default();
     if fleet["operator"]["broker"]["problem"].is_string() {
         complain(format!("what follows is of the last connection, because {}", of_broker(&fleet["operator"])));
+    }
+}
+
+/// Warns of kinds that no plugin of the operator serves. A device may have one.
+async fn warn_of_kinds(remote: &Remote, deployments: &[(String, Value)]) {
+    let found = ask(remote, Method::Get, "/api/v1/plugins", None).await.unwrap_or_default();
+    let known = found["plugins"].as_array().into_iter().flatten().filter_map(|plugin| plugin["kind"].as_str());
+    let known: Vec<&str> = known.collect();
+    for (name, definition) in deployments.iter().filter(|_| !known.is_empty()) {
+        for kind in definition["targets"].as_array().into_iter().flatten().filter_map(|target| target["kind"].as_str())
+        {
+            if !known.contains(&kind) && !kind.contains("${") {
+                let near = config::suggestion(kind, &known);
+                complain(format!(
+                    "deployment {name:?}: devices need a plugin for the kind {kind:?}, which this host does not have{near}"
+                ));
+            }
+        }
     }
 }
 
