@@ -120,7 +120,7 @@ struct Condition {
     since: Instant,
     /// The end of the last problem.
     until: Instant,
-    /// The texts that were logged since then. Several steps fail each second, with different texts.
+    /// The texts that were logged since the problem began. Several steps fail each second, with different texts.
     logged: BTreeSet<String>,
 }
 

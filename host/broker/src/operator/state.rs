@@ -12,9 +12,11 @@ use std::path::PathBuf;
 /// The maximum number of leases that are kept. Every agent can write one.
 const LEASES: usize = 10_000;
 
-/// Heartbeats of a device from a host that another one replaced say that both run, if there are this many of them, and
-/// the last one is not older than this. Seconds. One may have been on its way while the host started again.
-const REPLACED: (u32, u32) = (2, 300);
+/// This number of heartbeats from a host that another one replaced means that both run. One may have been on its way
+/// while the host started again.
+const BOTH_RUN: u32 = 2;
+/// After this time without such a heartbeat, one of them has ended. Seconds.
+const ENDED: u32 = 300;
 
 /// Heartbeats of a device from a host that another one replaced.
 pub(super) struct Replaced {
@@ -92,7 +94,7 @@ impl State {
         if self.aggregator.epoch(device).is_none_or(|described| epoch >= described) {
             return;
         }
-        self.replaced.retain(|_, replaced| second.saturating_sub(replaced.last) < REPLACED.1);
+        self.replaced.retain(|_, replaced| second.saturating_sub(replaced.last) < ENDED);
         let replaced = self.replaced.entry(device.to_owned()).or_insert(Replaced { count: 0, last: second });
         *replaced = Replaced { count: replaced.count + 1, last: second };
     }
@@ -100,7 +102,7 @@ impl State {
     /// The devices as which several hosts report, in order.
     pub(super) fn doubled(&self, second: u32) -> Vec<String> {
         let is_doubled =
-            |replaced: &Replaced| replaced.count >= REPLACED.0 && second.saturating_sub(replaced.last) < REPLACED.1;
+            |replaced: &Replaced| replaced.count >= BOTH_RUN && second.saturating_sub(replaced.last) < ENDED;
         let found = self.replaced.iter().filter(|(_, replaced)| is_doubled(replaced));
         let mut found: Vec<String> = found.map(|(device, _)| device.clone()).collect();
         found.sort_unstable();
