@@ -54,6 +54,12 @@ const LONGEST_RETRY: Duration = Duration::from_secs(8);
 /// The number of records that are sent before their acknowledgements are awaited.
 const WINDOW: u32 = 256;
 
+/// Shown if a broker that was prepared once gives no records.
+const UNREADABLE: &str = "the broker gives no records of the fleet: it hangs, or lost them and waits for an operator, or its accounts \
+                          changed and it must be restarted";
+/// Shown if the broker was never prepared.
+const UNPREPARED: &str = "no operator has prepared the broker yet: `polliwog fleet status` there says why";
+
 /// A running agent.
 pub struct Agent<H> {
     host: Arc<H>,
@@ -210,21 +216,15 @@ impl<H: AgentHost> Agent<H> {
     async fn check(&mut self) -> Result<(), String> {
         let place = self.place().await?;
         let states = self.stream(Bucket::State).await?;
-        // It was prepared once, so an operator has nothing to say about it.
-        let unreadable = || match place.incarnation {
-            Some(_) => {
-                "the records of the fleet cannot be read: if the broker's accounts changed, restart it".to_owned()
-            }
-            None => "no operator has prepared the broker yet: `polliwog fleet status` there says why".to_owned(),
-        };
+        let unreadable = if place.incarnation.is_some() { UNREADABLE } else { UNPREPARED };
         // The broker does not answer a read of a stream that does not exist yet: the first reads do not wait for long.
         let read = tokio::time::timeout(self.read_within, last(&states, Bucket::State, META)).await;
         self.read_within = if read.is_ok() { FIRST_READ } else { (self.read_within * 2).min(LONGEST_READ) };
         let meta = match read.unwrap_or_else(|_| Err("the broker does not answer".to_owned())) {
             Ok(Some((payload, _))) => String::from_utf8_lossy(&payload).into_owned(),
-            Ok(None) => return Err(unreadable()),
+            Ok(None) => return Err(unreadable.to_owned()),
             // Without the stream, the broker does not answer.
-            Err(why) => return Err(format!("{}; {why}", unreadable())),
+            Err(why) => return Err(format!("{unreadable}; {why}")),
         };
         let described = self.look_for_others(&place, &meta).await?;
         if place.incarnation.as_ref() != Some(&meta) {

@@ -259,7 +259,22 @@ fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<Condition>>, failure: String
 mod tests {
     use super::*;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn link(url: String) -> Link {
+        let keys = crate::seal::Keys::None;
+        Link { url, credentials: None, keys, tls: None, local: None, name: "host".to_owned(), seed: 7 }
+    }
+
+    /// Accepts a connection, and sends what a server sends first.
+    async fn greeted(server: &TcpListener) -> BufReader<TcpStream> {
+        let mut stream = BufReader::new(server.accept().await.unwrap().0);
+        let info = br#"INFO {"server_id":"x","version":"2.9.10","max_payload":1048576}"#;
+        stream.get_mut().write_all(&[info, &b"\r\n"[..]].concat()).await.unwrap();
+        stream
+    }
 
     #[test]
     fn several_servers_share_the_time_of_an_attempt() {
@@ -306,21 +321,42 @@ mod tests {
         }
     }
 
+    /// Two of three servers accept connections and say nothing, like a process that is stopped.
+    #[tokio::test]
+    async fn servers_that_never_answer_delay_the_connection_to_another_one_by_their_share() {
+        let silent = [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+        let answering = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let urls = silent.iter().chain([&answering]).map(|server| format!("nats://{}", server.local_addr().unwrap()));
+        let link = link(urls.collect::<Vec<_>>().join(","));
+        let connection = Connection::open(&link).await.unwrap();
+        let mut connected = connection.connected();
+        let serve = async {
+            let mut stream = greeted(&answering).await;
+            let mut line = String::new();
+            while line != "PING\r\n" {
+                line.clear();
+                stream.read_line(&mut line).await.unwrap();
+            }
+            stream.get_mut().write_all(b"PONG\r\n").await.unwrap();
+            connected.changed().await.unwrap();
+        };
+        // Servers are tried in a random order: each silent one may be the first.
+        let shares = connect_within(3) * 3;
+        tokio::time::timeout(shares + PATIENCE, serve).await.unwrap();
+        assert!(connection.state().is_connected);
+    }
+
     /// A server that ends each connection gets one for each attempt, and not a second one for the reason.
     #[tokio::test]
     async fn the_reason_is_not_searched_at_each_attempt() {
-        const PATIENCE: Duration = Duration::from_secs(60);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (url, keys) = (format!("nats://{}", listener.local_addr().unwrap()), crate::seal::Keys::None);
-        let link = Link { url, credentials: None, keys, tls: None, local: None, name: "host".to_owned(), seed: 7 };
+        let link = link(format!("nats://{}", listener.local_addr().unwrap()));
         let began = Instant::now();
         let connection = Connection::open(&link).await.unwrap();
         let (mut attempts, mut searches) = (0, 0);
         let serve = async {
             while attempts < 5 {
-                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-                let info = br#"INFO {"server_id":"x","version":"2.9.10","max_payload":1048576}"#;
-                stream.get_mut().write_all(&[info, &b"\r\n"[..]].concat()).await.unwrap();
+                let mut stream = greeted(&listener).await;
                 let mut login = String::new();
                 stream.read_line(&mut login).await.unwrap();
                 *if login.contains(r#""version":"0""#) { &mut searches } else { &mut attempts } += 1;
