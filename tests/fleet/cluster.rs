@@ -1,40 +1,49 @@
 //! A broker of three servers that loses one.
 
 use crate::broker::program;
-use crate::support::{Host, folder, until};
+use crate::support::{Host, folder, get, until};
 use crate::{NAMES, deploy, post, server_for_each, target};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// The log of a server, in its folder.
+const LOG: &str = "nats.log";
 
 /// Three servers on loopback, which are killed when dropped.
 struct Cluster {
     place: PathBuf,
-    ports: Vec<(u16, u16)>,
+    /// Of each server: for hosts, for the other servers, and for its own state.
+    ports: Vec<[u16; 3]>,
     servers: Vec<Option<Child>>,
+    /// The logs of the hosts that use it.
+    hosts: Vec<Arc<Mutex<String>>>,
 }
 
 impl Cluster {
     fn start(place: &Path) -> Self {
-        let free: Vec<TcpListener> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let free: Vec<TcpListener> = (0..9).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let port = |n: usize| free[n].local_addr().unwrap().port();
-        let ports = (0..3).map(|n| (port(2 * n), port(2 * n + 1))).collect();
+        let ports = (0..3).map(|n| [0, 1, 2].map(|part| port(3 * n + part))).collect();
         drop(free);
-        let mut cluster = Self { place: place.to_owned(), ports, servers: vec![None, None, None] };
+        let mut cluster = Self { place: place.to_owned(), ports, servers: vec![None, None, None], hosts: Vec::new() };
         (0..3).for_each(|n| cluster.up(n));
         cluster
     }
 
     fn up(&mut self, n: usize) {
-        let (port, inner) = self.ports[n];
-        let routes: Vec<String> = self.ports.iter().map(|(_, inner)| format!("\"nats://127.0.0.1:{inner}\"")).collect();
+        let [port, inner, state] = self.ports[n];
+        let routes: Vec<String> =
+            self.ports.iter().map(|[_, inner, _]| format!("\"nats://127.0.0.1:{inner}\"")).collect();
         let folder = self.place.join(format!("server-{n}"));
         fs::create_dir_all(&folder).unwrap();
         let text = format!(
-            "server_name: s{n}\nlisten: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\"; max_file_store: 10GB }}\ncluster {{ \
-             name: fleet, listen: \"127.0.0.1:{inner}\", routes: [{}] }}\n",
+            "server_name: s{n}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{state}\"\nlog_file: \"{}\"\njetstream {{ store_dir: \"{}\"; max_file_store: \
+             10GB }}\ncluster {{ name: fleet, listen: \"127.0.0.1:{inner}\", routes: [{}] }}\n",
+            folder.join(LOG).display(),
             folder.display(),
             routes.join(", ")
         );
@@ -45,19 +54,40 @@ impl Cluster {
         self.servers[n] = Some(started.unwrap());
     }
 
+    /// Waits until a server has all that the others have.
+    fn catches_up(&self, n: usize) {
+        let address = format!("127.0.0.1:{}", self.ports[n][2]);
+        let state = || TcpStream::connect(&address).ok().map(|_| get(&address, "/healthz", None));
+        until("the server has caught up", state, |state| state.as_ref().is_some_and(|(status, _)| *status == 200));
+    }
+
     fn down(&mut self, n: usize) {
         let mut server = self.servers[n].take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
     }
 
+    /// Prints the logs of servers and hosts, which are lost with the test.
+    fn show_logs(&self) {
+        for n in 0..self.servers.len() {
+            let log = self.place.join(format!("server-{n}")).join(LOG);
+            println!("server {n}:\n{}", fs::read_to_string(log).unwrap_or_default());
+        }
+        for log in &self.hosts {
+            println!("host:\n{}", log.lock().unwrap());
+        }
+    }
+
     fn url(&self) -> String {
-        self.ports.iter().map(|(port, _)| format!("nats://127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
+        self.ports.iter().map(|[port, ..]| format!("nats://127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show_logs();
+        }
         for mut server in self.servers.drain(..).flatten() {
             let _ = server.kill();
             let _ = server.wait();
@@ -79,6 +109,7 @@ fn nothing_is_lost_when_any_of_three_servers_is_killed() {
     };
     let operator = start("operator", "role = \"operator\"\nreplicas = 3");
     let agents = NAMES.map(|name| start(name, &format!("role = \"agent\"\ndevice = \"{name}\"")));
+    cluster.hosts = agents.iter().chain([&operator]).map(|host| host.log.clone()).collect();
     deploy(&operator, "web", &json!({ "targets": [target("web", &server.url("/${device.id}"))] }));
     let counts = |expected: [u64; 2]| {
         let view = || operator.get("/api/v1/fleet/deployments/web");
@@ -96,6 +127,7 @@ fn nothing_is_lost_when_any_of_three_servers_is_killed() {
         post(&agents[n], "/api/v1/targets/web/poll");
         counts([3, 0]);
         cluster.up(n);
+        cluster.catches_up(n);
         let linked = |host: &Host| host.get("/api/v1/fleet");
         let well = |found: &Value| {
             let part = if found["agent"].is_null() { &found["operator"] } else { &found["agent"] };

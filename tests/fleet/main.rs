@@ -357,8 +357,9 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     let devices = || fleet.operator().get("/api/v1/fleet")["operator"]["devices"].clone();
     until("both devices are known", devices, |devices| *devices == 2);
     // It says why it sent again. Without that, the operator would ask for it after three heartbeats.
-    let logs = fleet.operator().get("/api/v1/fleet/devices/host-2/logs?limit=100").to_string();
-    assert!(logs.contains("lost its records") && !logs.contains("asked for all records"), "{logs}");
+    let logs = || fleet.operator().get("/api/v1/fleet/devices/host-2/logs?limit=100").to_string();
+    let logs = until("it says why it sends again", logs, |logs| logs.contains("lost its records"));
+    assert!(!logs.contains("asked for all records"), "{logs}");
     for agent in [&agent, &other] {
         let sent = |fleet: &Value| fleet["agent"]["queued"] == 0 && fleet["agent"]["broker"]["problem"].is_null();
         until("everything is sent again", || agent.get("/api/v1/fleet"), sent);
