@@ -400,7 +400,8 @@ fn two_hosts_with_one_device_id_both_show_it() {
     fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
     let hosts = [fleet.agent_in("one", "host-1", "", ""), fleet.agent_in("two", "host-1", "", "")];
     let problem = |host: &Host| host.get("/api/v1/fleet")["agent"]["broker"]["problem"].clone();
-    let shown = |problem: &Value| problem.as_str().is_some_and(|text| text.contains("another host reports as device"));
+    let shown =
+        |problem: &Value| problem.as_str().is_some_and(|text| text.contains("records of another host as device"));
     until("one of them shows it", || hosts.iter().map(problem).collect::<Vec<_>>(), |all| all.iter().any(shown));
 }
 

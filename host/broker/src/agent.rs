@@ -283,8 +283,8 @@ impl<H: AgentHost> Agent<H> {
         }
         if is_doubled {
             let problem = format!(
-                "another host reports as device {device:?} too: give each host its own [fleet] device, because they replace \
-                 each other's reports"
+                "the broker has records of another host as device {device:?}: give each host its own [fleet] device, because \
+                 they replace each other's reports"
             );
             self.connection.set_problem(Some(problem));
             self.doubled_at = Some(Instant::now());

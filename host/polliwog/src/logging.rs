@@ -26,8 +26,8 @@ pub(crate) fn format() -> anyhow::Result<LogFormat> {
 pub(crate) fn start(level: Level, format: LogFormat) -> anyhow::Result<Log> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
-        // The client of the broker logs each connection, which this program does too.
-        Err(_) => EnvFilter::new(format!("{},async_nats=warn", level.as_str())),
+        // The client of the broker logs each failed attempt. This program logs each problem once.
+        Err(_) => EnvFilter::new(format!("{},async_nats=off", level.as_str())),
     };
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = Log::writing_to(io::stderr())?;
