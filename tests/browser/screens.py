@@ -4,12 +4,14 @@ python screens.py PROGRAM FOLDER [NAME...]
 """
 
 import io
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 from PIL import Image
 from selenium import webdriver
@@ -50,6 +52,19 @@ def main():
             host.wait()
 
 
+def wait_for_cut(token):
+    """Waits until the line of one site of the demo is cut, for a minute in three."""
+    request = urllib.request.Request("http://127.0.0.1:17471/api/v1/fleet/deployments/uplink", headers={"Authorization": f"Bearer {token}"})
+    for is_cut in [False, True]:
+        for _ in range(200):
+            with urllib.request.urlopen(request) as answer:
+                if (json.load(answer)["failed"] > 0) == is_cut:
+                    break
+            time.sleep(1)
+        else:
+            raise SystemExit("the line of a site was not cut within 200 s")
+
+
 def shoot(token, profile):
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
@@ -62,9 +77,11 @@ def shoot(token, profile):
         time.sleep(2)
         os.makedirs(FOLDER, exist_ok=True)
         for name, path in PAGES.items():
+            if WANTED and name not in WANTED:
+                continue
+            if name == "fleet":
+                wait_for_cut(token)
             for mode, (width, height, colours) in MODES.items():
-                if WANTED and name not in WANTED:
-                    continue
                 page.execute_cdp_cmd("Emulation.setEmulatedMedia",
                                      {"features": [{"name": "prefers-color-scheme", "value": colours}]})
                 metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
