@@ -41,7 +41,7 @@ fn an_alert_is_confirmed_explained_acknowledged_silenced_and_resolved() {
     until("both answer", || server.count("/shop").min(server.count("/nas")), |count| *count > 0);
     assert_eq!(alerts(&host, "open"), Vec::<Value>::new());
     let (_, said, _) = host.command(&folder, &["alerts"]);
-    assert_eq!(said.trim(), "nothing is wrong");
+    assert_eq!(said.trim(), "no alert is open");
 
     healthy.store(false, Ordering::Relaxed);
     until("both fire", || states(&host), |states| *states == ["nas firing", "shop firing"]);

@@ -14,7 +14,7 @@ pub(crate) async fn alerts(remote: &Remote, command: Option<AlertsCommand>) -> a
             answer(remote, &found, |found| {
                 let alerts = found["alerts"].as_array().map(Vec::as_slice).unwrap_or_default();
                 if alerts.is_empty() && state == "open" {
-                    return print("nothing is wrong");
+                    return print("no alert is open");
                 }
                 let rows: Vec<Vec<String>> = alerts.iter().map(|alert| row(alert, alerts)).collect();
                 table(&["ID", "STATE", "STATUS", "ALERT", "SINCE", "WHY", "NOTE"], &rows)

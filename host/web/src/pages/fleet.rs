@@ -120,7 +120,7 @@ fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
         }
         p.summary {
             (view.devices) " devices, "
-            @if view.stale > 0 { a href="/fleet?state=stale" { strong { (view.stale) " not heard for 5 minutes" } } } @else { "all heard within 5 minutes" }
+            @if view.stale > 0 { a href="/fleet?state=stale" { strong { (view.stale) " not heard for 5 minutes" } } } @else { "none stale" }
             "; " (deployments.len()) " deployments, "
             @if failed > 0 { strong { (failed) " failed" } } @else { "none failed" } "."
         }
