@@ -53,7 +53,7 @@ def main():
 
 
 def wait_for_cut(token):
-    """Waits until the line of one site of the demo is cut, for a minute in three."""
+    """Waits until the demo cuts off a site, which it does for one minute in three: from the beginning of that minute."""
     request = urllib.request.Request("http://127.0.0.1:17471/api/v1/fleet/deployments/uplink", headers={"Authorization": f"Bearer {token}"})
     for is_cut in [False, True]:
         for _ in range(200):

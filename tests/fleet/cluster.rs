@@ -16,7 +16,7 @@ const LOG: &str = "nats.log";
 /// Three servers on loopback, which are killed when dropped.
 struct Cluster {
     place: PathBuf,
-    /// Of each server: for hosts, for the other servers, and for its own state.
+    /// The ports of each server: for hosts, for the other servers, and for questions about its state.
     ports: Vec<[u16; 3]>,
     servers: Vec<Option<Child>>,
     /// The logs of the hosts that use it.
@@ -34,15 +34,20 @@ impl Cluster {
         cluster
     }
 
+    fn folder(&self, n: usize) -> PathBuf {
+        self.place.join(format!("server-{n}"))
+    }
+
     fn up(&mut self, n: usize) {
         let [port, inner, state] = self.ports[n];
         let routes: Vec<String> =
             self.ports.iter().map(|[_, inner, _]| format!("\"nats://127.0.0.1:{inner}\"")).collect();
-        let folder = self.place.join(format!("server-{n}"));
+        let folder = self.folder(n);
         fs::create_dir_all(&folder).unwrap();
         let text = format!(
-            "server_name: s{n}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{state}\"\nlog_file: \"{}\"\njetstream {{ store_dir: \"{}\"; max_file_store: \
-             10GB }}\ncluster {{ name: fleet, listen: \"127.0.0.1:{inner}\", routes: [{}] }}\n",
+            "server_name: s{n}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{state}\"\nlog_file: \"{}\"\n\
+             jetstream {{ store_dir: \"{}\"; max_file_store: 10GB }}\n\
+             cluster {{ name: fleet, listen: \"127.0.0.1:{inner}\", routes: [{}] }}\n",
             folder.join(LOG).display(),
             folder.display(),
             routes.join(", ")
@@ -54,8 +59,8 @@ impl Cluster {
         self.servers[n] = Some(started.unwrap());
     }
 
-    /// Waits until a server has all that the others have.
-    fn catches_up(&self, n: usize) {
+    /// Waits until a server that was started again has the records of the others.
+    fn wait_until_caught_up(&self, n: usize) {
         let address = format!("127.0.0.1:{}", self.ports[n][2]);
         let state = || TcpStream::connect(&address).ok().map(|_| get(&address, "/healthz", None));
         until("the server has caught up", state, |state| state.as_ref().is_some_and(|(status, _)| *status == 200));
@@ -70,8 +75,7 @@ impl Cluster {
     /// Prints the logs of servers and hosts, which are lost with the test.
     fn show_logs(&self) {
         for n in 0..self.servers.len() {
-            let log = self.place.join(format!("server-{n}")).join(LOG);
-            println!("server {n}:\n{}", fs::read_to_string(log).unwrap_or_default());
+            println!("server {n}:\n{}", fs::read_to_string(self.folder(n).join(LOG)).unwrap_or_default());
         }
         for log in &self.hosts {
             println!("host:\n{}", log.lock().unwrap());
@@ -127,7 +131,7 @@ fn nothing_is_lost_when_any_of_three_servers_is_killed() {
         post(&agents[n], "/api/v1/targets/web/poll");
         counts([3, 0]);
         cluster.up(n);
-        cluster.catches_up(n);
+        cluster.wait_until_caught_up(n);
         let linked = |host: &Host| host.get("/api/v1/fleet");
         let well = |found: &Value| {
             let part = if found["agent"].is_null() { &found["operator"] } else { &found["agent"] };

@@ -120,7 +120,7 @@ fn an_operator_that_is_restored_from_an_old_copy_knows_what_happened_since() {
 fn an_operator_notices_that_the_broker_was_restored_behind_it() {
     let (_keep, place) = folder();
     let (_server, broken, mut fleet, agent) = one_agent(&place);
-    // The copy has a mark of the operator, which is not the one that is missing later.
+    // The copy has an earlier mark of the operator, so that the marks must be compared.
     let before = until("it has a mark", || read_until(&place), |sequence| *sequence > 0);
     fleet.broker.down();
     fleet.broker.copy("jetstream", "old");
