@@ -292,6 +292,8 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     // One that no deployment chooses: it has sent its description only.
     let other = fleet.agent("host-2", "", "");
     fleet.counts("web", [1, 0, 0, 0]);
+    let devices = |fleet: &Fleet| fleet.operator().get("/api/v1/fleet")["operator"]["devices"].clone();
+    until("both devices are known", || devices(&fleet), |devices| *devices == 2);
 
     // Away: the agent polls and stores, and reports afterwards.
     fleet.broker.down();
@@ -354,10 +356,9 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     fleet.operator.take().unwrap().kill();
     fleet.operate();
     fleet.counts("web", [0, 1, 0, 0]);
-    let devices = || fleet.operator().get("/api/v1/fleet")["operator"]["devices"].clone();
-    until("both devices are known", devices, |devices| *devices == 2);
-    // It says why it sent again. Without that, the operator would ask for it after three heartbeats.
-    // The operator may know both from its memory before it is connected.
+    until("both devices are known again", || devices(&fleet), |devices| *devices == 2);
+    // It says why it sent again. Without that, the operator would ask for it after three heartbeats. The operator may
+    // know both devices from its own database, and cannot ask for a log before it is connected.
     let api = &fleet.operator().api;
     let logs = || get(api, "/api/v1/fleet/devices/host-2/logs?limit=100", Some(TOKEN)).1;
     let logs = until("it says why it sends again", logs, |logs| logs.contains("lost its records"));
