@@ -122,19 +122,29 @@ fn a_definition_that_is_not_permitted_or_not_valid_changes_nothing_and_says_why(
 
 #[test]
 fn private_networks_are_reached_only_if_the_file_lists_them() {
-    let (_keep, folder) = folder();
-    let server = Server::start(vec![("/a", healthy())]);
-    let host = Host::start(&folder, "");
-    let (code, said, why) =
-        host.command(&folder, &["targets", "add", "web", "--kind", "proactive-deps", "--url", &server.url("/a")]);
-    assert_eq!((code, said.trim()), (0, "web is polled: `polliwog targets show web`"), "{why}");
-    let refused = |target: &Value| target["lastError"]["code"] == "denied";
-    let web = until("its poll is refused", || get(&host, "web"), refused);
-    assert!(web["lastError"]["message"].as_str().unwrap().contains("api_target_cidrs"), "{web}");
-    assert_eq!(server.count("/a"), 0);
-    Host::configure(&folder, "[egress]\napi_target_cidrs = [\"127.0.0.0/8\"]\n");
-    host.signal("HUP");
-    until("it is polled", || get(&host, "web"), polled);
+    for is_running in [true, false] {
+        let (_keep, folder) = folder();
+        let server = Server::start(vec![("/a", healthy())]);
+        let mut host = Host::start(&folder, "");
+        let url = server.url("/a");
+        let add = ["targets", "add", "web", "--kind", "proactive-deps", "--url", &url, "--interval", "1h"];
+        let (code, said, why) = host.command(&folder, &add);
+        assert_eq!((code, said.trim()), (0, "web is polled: `polliwog targets show web`"), "{why}");
+        let refused = |target: &Value| target["lastError"]["code"] == "denied";
+        let web = until("its poll is refused", || get(&host, "web"), refused);
+        assert!(web["lastError"]["message"].as_str().unwrap().contains("api_target_cidrs"), "{web}");
+        assert_eq!(server.count("/a"), 0);
+        // The next poll would be in an hour; the list has effect at once, also if the host did not run when it changed.
+        let permitted = "[egress]\napi_target_cidrs = [\"127.0.0.0/8\"]\n";
+        if is_running {
+            Host::configure(&folder, permitted);
+            host.signal("HUP");
+        } else {
+            assert_eq!(host.terminate(), 0);
+            host = Host::start(&folder, permitted);
+        }
+        until("it is polled", || get(&host, "web"), polled);
+    }
 }
 
 #[test]

@@ -84,7 +84,9 @@ pub fn check(
             if !is_private(ip) || except.iter().any(|network| network.contains(ip)) {
                 Ok(())
             } else {
-                Err("it is private and egress.api_target_cidrs does not allow it")
+                Err(
+                    "it is private, and api_target_cidrs in [egress] of the host that polls it does not list its network",
+                )
             }
         }
     }

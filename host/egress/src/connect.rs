@@ -120,11 +120,7 @@ fn allowed(destination: &Destination, own: &[SocketAddr], found: Vec<SocketAddr>
         }
     }
     match denied {
-        Some((address, why)) if allowed.is_empty() => {
-            let what =
-                format!("{} resolves to {}, which this target may not reach", destination.origin.host, address.ip());
-            Err(Error::Denied { what, why })
-        }
+        Some((address, why)) if allowed.is_empty() => Err(Error::Denied { what: forbidden(destination, address), why }),
         _ => Ok(allowed),
     }
 }
@@ -137,8 +133,14 @@ pub(crate) fn refuse_ourselves(destination: &Destination, own: &[SocketAddr], tc
     if !listens || here.ip() != there.ip() || destination.origin.address().is_some() {
         return Ok(());
     }
-    let what = format!("{} resolves to {}, which this target may not reach", destination.origin.host, there.ip());
-    Err(Error::Denied { what, why: "it is one of this host's own listeners" })
+    Err(Error::Denied { what: forbidden(destination, there), why: "it is one of this host's own listeners" })
+}
+
+fn forbidden(destination: &Destination, address: SocketAddr) -> String {
+    match destination.origin.address() {
+        Some(_) => format!("this target may not reach {}", address.ip()),
+        None => format!("{} resolves to {}, which this target may not reach", destination.origin.host, address.ip()),
+    }
 }
 
 /// Limits concurrent name lookups. The system's resolver uses a thread for each lookup and cannot be interrupted.

@@ -81,7 +81,7 @@ impl Egress {
         for address in found {
             let verdict = address::check(address, origin.address(), &destination.reach, own);
             let verdict = async {
-                let what = || format!("{} may not be reached by this target", address.ip());
+                let what = || format!("this target may not reach {}", address.ip());
                 verdict.map_err(|why| Error::Denied { what: what(), why })
             };
             let asked = ("address", address.ip().to_string(), "");

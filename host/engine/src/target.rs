@@ -3,7 +3,7 @@
 use crate::secrets;
 use catalog::PluginSet;
 use config::{Limits, OtlpConfig, TargetConfig};
-use egress::{Grant, Origin, OriginGrant, Secrets, Tape};
+use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
 use mail::{Account, PASSWORD, Settings};
 use model::{TargetId, Timestamp};
 use sandbox::{Job, Plugin};
@@ -138,8 +138,8 @@ impl RuntimeTarget {
 
     /// Returns the effect of a change from `before` to this target on the schedule.
     pub(crate) fn change_from(&self, before: &Self) -> Change {
-        fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration) {
-            (&target.config.settings, &target.limits, target.timeout)
+        fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration, &Reach) {
+            (&target.config.settings, &target.limits, target.timeout, &target.config.reach)
         }
         let scheduled = |target: &Self| {
             let config = &target.config;
