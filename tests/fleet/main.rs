@@ -202,9 +202,21 @@ fn devices_poll_what_they_are_assigned_and_the_operator_counts_it() {
     }
     let device = fleet.operator().get("/api/v1/fleet/devices/basel-1");
     assert_eq!(device["reports"][0]["dependencies"]["critical"], 1, "{device}");
+    let folder = fleet.folder("operator");
+    let status = |command: &[&str]| fleet.operator().command(&folder, command);
+    let says = |out: &str| out.lines().any(|line| line.starts_with("deployment web failed since 20"));
+    let (code, out, why) =
+        until("the status says since when", || status(&["fleet", "status"]), |(_, out, _)| says(out));
+    assert!(code == 1 && out.contains(": basel-1: web: "), "{out}{why}");
+    let (_, out, why) = status(&["status"]);
+    assert!(
+        out.contains("2 devices, 0 of them not heard for 5 minutes; 1 deployment, 1 of them failed; "),
+        "{out}{why}"
+    );
+    let (_, out, why) = status(&["fleet", "deployments"]);
+    assert!(out.contains("failed  20") && out.contains("basel-1 at 20"), "{out}{why}");
 
     // The log of a device, read from the operator.
-    let folder = fleet.folder("operator");
     let (code, out, why) = fleet.operator().command(&folder, &["fleet", "logs", "basel-1", "--last", "1000"]);
     assert!(code == 0 && out.contains("the assignment of deployment web is active"), "{out}{why}");
     let logs = |query: &str| fleet.operator().get(&format!("/api/v1/fleet/devices/basel-1/logs?{query}"));
@@ -322,6 +334,9 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
         let warns = why.contains("for the kind \"htpp\", which this host does not have: did you mean \"http\"?");
         assert_eq!(warns, arguments[1] == "apply", "{why}");
     }
+    let (code, out, why) = operator(&["fleet", "device", "host-1"]);
+    assert!(code == 0 && out.contains("web         succeeded"), "{out}{why}");
+    assert!(why.contains("cannot be read from the broker: ") && why.contains("start the broker there"), "{why}");
     let (_, out, why) = operator(&["fleet", "deployments"]);
     assert!(out.contains("web") && why.contains("what follows is of the last connection, because "), "{out}{why}");
     // Both say so without being asked.
@@ -405,7 +420,11 @@ fn two_hosts_with_one_device_id_both_show_it() {
     let problem = |host: &Host| host.get("/api/v1/fleet")["agent"]["broker"]["problem"].clone();
     let shown =
         |problem: &Value| problem.as_str().is_some_and(|text| text.contains("records of another host as device"));
-    until("one of them shows it", || hosts.iter().map(problem).collect::<Vec<_>>(), |all| all.iter().any(shown));
+    until("both show it", || hosts.iter().map(problem).collect::<Vec<_>>(), |all| all.iter().all(shown));
+    let doubled = || fleet.operator().get("/api/v1/fleet")["operator"]["doubled"].clone();
+    until("the operator shows it", doubled, |doubled| *doubled == json!(["host-1"]));
+    let (code, out, _) = fleet.operator().command(&fleet.folder("operator"), &["fleet", "status"]);
+    assert!(code == 1 && out.contains("several hosts report as device host-1"), "{out}");
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_quorum_tells_the_service_from_the_line_of_one_device() {
     let known = until("it knows", || away(&agents[1]), |agent| agent["reports"][0]["phase"] == "failed");
     assert!(known["broker"]["problem"].as_str().is_some_and(|why| !why.is_empty()), "{known}");
     let (_, page) = support::get(&agents[1].api, "/fleet", Some(TOKEN));
-    assert!(page.contains("Polls continue, and reports are sent when it is back."), "{page}");
+    assert!(page.contains("Polls continue, and reports are sent when that is over."), "{page}");
     assert_eq!(fleet.deployment("web")["phase"], "succeeded");
     assert_eq!(alerts(&fleet), json!([]), "one of three sites confirms nothing");
     proxies[1].cut(false);

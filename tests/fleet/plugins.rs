@@ -54,7 +54,8 @@ fn a_device_takes_the_plugins_that_it_lacks_if_its_owner_permits_that() {
     assert!(is("1.0.0", "fleet-written.wasm")(&served(&takes)), "{:?}", served(&takes));
     assert!(is("0.5.0", "mine.wasm")(&served(&own)), "{:?}", served(&own));
     let (code, out, _) = fleet.operator().command(&fleet.folder("operator"), &["fleet", "status"]);
-    assert!(code == 0 && out.contains("fetch the plugin for kind written"), "{out}");
+    assert!(code == 1 && out.contains("fetch the plugin for kind written"), "{out}");
+    assert!(out.contains(": takes-none: nas: no plugin serves kind written on this host"), "{out}");
 
     // A new version at the operator goes to the devices that took the earlier one.
     fs::write(files("operator").join("written.wasm"), large("2.0.0")).unwrap();

@@ -13,6 +13,7 @@
 mod answers;
 mod plugins;
 
+use crate::DOUBLED;
 use crate::agent_host::{AgentHost, Granted};
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::Connection;
@@ -37,8 +38,9 @@ use tokio::time::Instant;
 
 /// The time between two heartbeats, with jitter of a tenth.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// Another host with the same device id has ended if nothing was read from it for this time.
-const DOUBLED: Duration = Duration::from_secs(300);
+/// After a connection, a second heartbeat follows the first after this time: after an outage of the broker, the
+/// operator may connect later than this device, and not hear the first. Longer than the delay between its attempts.
+const SECOND_HEARTBEAT: Duration = Duration::from_secs(8);
 /// The time between two checks of what the broker holds, besides those after each connection.
 const CHECK: Duration = Duration::from_secs(30);
 /// An assignment of an earlier term is superseded within this time, or it is applied.
@@ -79,8 +81,8 @@ pub struct Agent<H> {
     read_within: Duration,
     /// The deployments that the host polls; `None` before the first assignment.
     granted: Option<Vec<Granted>>,
-    /// When another host was last seen to report as this device.
-    doubled_at: Option<Instant>,
+    /// When another host was last seen to report as this device, and what is said about it.
+    doubled: Option<(Instant, String)>,
 }
 
 /// For readers: whether the agent reaches its broker.
@@ -118,7 +120,7 @@ impl<H: AgentHost> Agent<H> {
             earlier_since: None,
             read_within: FIRST_READ,
             granted: None,
-            doubled_at: None,
+            doubled: None,
         })
     }
 
@@ -140,7 +142,7 @@ impl<H: AgentHost> Agent<H> {
         let host = self.host.clone();
         let answers = Answers::new(host.clone(), self.connection.client.clone(), (device, self.keys.clone()));
         let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
-        let mut is_checked = false;
+        let (mut is_checked, mut is_first_beat) = (false, true);
         // A new connection does not reset it: after an outage of the broker, all agents connect at once.
         let mut failures = 0;
         loop {
@@ -157,12 +159,15 @@ impl<H: AgentHost> Agent<H> {
             }
             if beat_at <= now && self.connection.state().is_connected {
                 self.beat().await;
-                beat_at = Instant::now() + HEARTBEAT.mul_f64(self.jitter.between(0.9, 1.0));
+                let pause = if std::mem::take(&mut is_first_beat) { SECOND_HEARTBEAT } else { HEARTBEAT };
+                beat_at = Instant::now() + pause.mul_f64(self.jitter.between(0.9, 1.0));
             }
             tokio::select! {
                 () = tokio::time::sleep_until(check_at.min(beat_at.max(now + RETRY))) => {}
                 () = host.recorded().notified() => {}
-                _ = connected.changed() => (check_at, beat_at) = (Instant::now(), Instant::now()),
+                _ = connected.changed() => {
+                    (check_at, beat_at, is_first_beat) = (Instant::now(), Instant::now(), true);
+                }
                 _ = self.leases.standing.changed() => {
                     if let Err(why) = self.grant().await {
                         tracing::error!("the deployments of this device could not be applied: {why}");
@@ -206,10 +211,9 @@ impl<H: AgentHost> Agent<H> {
             Err(why) => Some(why),
         };
         // A device id that is used twice stays a problem, although everything works.
-        self.doubled_at = self.doubled_at.filter(|at| at.elapsed() < DOUBLED);
-        if self.doubled_at.is_none() || problem.is_some() {
-            self.connection.set_problem(problem);
-        }
+        self.doubled = self.doubled.take().filter(|(at, _)| at.elapsed() < DOUBLED);
+        let doubled = self.doubled.as_ref().map(|(_, why)| why.clone());
+        self.connection.set_problem(problem.or(doubled));
         is_ready
     }
 
@@ -286,8 +290,7 @@ impl<H: AgentHost> Agent<H> {
                 "the broker has records of another host as device {device:?}: give each host its own [fleet] device, because \
                  they replace each other's reports"
             );
-            self.connection.set_problem(Some(problem));
-            self.doubled_at = Some(Instant::now());
+            self.doubled = Some((Instant::now(), problem));
         }
         self.blocking(move |host| host.change(FleetChange::Outdo(theirs))).await?;
         Ok(Some(revision))

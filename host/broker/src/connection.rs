@@ -99,11 +99,7 @@ impl Connection {
 
     /// Notes a problem of the broker that is not one of the connection; `None` if it is over.
     pub(crate) fn set_problem(&self, problem: Option<String>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.set(problem.clone(), Instant::now());
-        if let Some(why) = problem.filter(|why| state.is_news(why)) {
-            tracing::warn!("fleet: {why}");
-        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).note(problem, Instant::now());
     }
 
     /// Returns a receiver that changes with each connection.
@@ -133,6 +129,14 @@ impl Condition {
             since: now,
             until: now,
             logged: BTreeSet::new(),
+        }
+    }
+
+    /// Sets the problem, and logs it if that was not logged since the problem began.
+    fn note(&mut self, problem: Option<String>, now: Instant) {
+        self.set(problem.clone(), now);
+        if let Some(why) = problem.filter(|why| self.is_news(why)) {
+            tracing::warn!("fleet: {why}");
         }
     }
 
@@ -198,8 +202,7 @@ fn note(state: &Mutex<Condition>, event: &Event) {
         }
         // Refused rights arrive here only; the request that was refused times out.
         Event::ServerError(error) => {
-            tracing::error!("the broker of the fleet refuses: {error}");
-            state.set(Some(format!("the broker refuses: {error}")), now);
+            state.note(Some(format!("the broker refuses: {error}")), now);
         }
         _ => {}
     }
@@ -248,9 +251,8 @@ fn explain(diagnosis: &Diagnosis, state: &Arc<Mutex<Condition>>, failure: String
         let is_current = *connected.borrow() == of.1;
         *last = Some(Search { ended: Instant::now(), of });
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_current && !state.is_connected && state.problem.as_deref() != Some(&text) {
-            tracing::warn!("{text}");
-            state.set(Some(text), Instant::now());
+        if is_current && !state.is_connected {
+            state.note(Some(text), Instant::now());
         }
     });
 }

@@ -44,7 +44,12 @@ enum Login {
 async fn steps(link: &Link, url: &str) -> Result<Login, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port().unwrap_or(PORT));
-    let stream = connect(link, (host, port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
+    let stream = connect(link, (host, port)).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => {
+            format!("nothing listens at {host}:{port}: start the broker there, or correct url in [fleet]")
+        }
+        _ => format!("{host}:{port} ({error}): check url in [fleet], the network and any firewall"),
+    })?;
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     let read = (&mut stream).take(FIRST_LINE).read_until(b'\n', &mut line).await;
@@ -138,7 +143,7 @@ mod tests {
             assert!(found.contains(expected), "{first:?}: {found}");
         }
         drop(listener);
-        assert!(reason(url).await.to_lowercase().contains("connection refused"));
-        assert!(reason("nats://no-such-host.invalid".to_owned()).await.contains("no-such-host.invalid:4222: "));
+        assert!(reason(url).await.contains("start the broker there"));
+        assert!(reason("nats://no-such-host.invalid".to_owned()).await.contains("no-such-host.invalid:4222 ("));
     }
 }

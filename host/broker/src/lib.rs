@@ -24,6 +24,11 @@ mod operator;
 mod record;
 mod seal;
 
+use std::time::Duration;
+
+/// Two hosts have the same device id: one of them has ended if nothing was heard of it for this time.
+const DOUBLED: Duration = Duration::from_secs(300);
+
 pub use accounts::{OPERATOR, accounts, name as account_name};
 pub use agent::{Agent, AgentLink};
 pub use agent_host::{AgentHost, Granted, PluginState};

@@ -13,6 +13,7 @@ mod assignments;
 mod detail;
 mod kept;
 mod noticed;
+mod phases;
 mod plugins;
 mod records;
 mod requests;
@@ -26,7 +27,7 @@ use crate::leases::leases;
 use crate::link::Link;
 use detail::detail;
 use fleet::wire::{Deployment, OfferedPlugin};
-use fleet::{DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView};
+use fleet::{DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, LinkState};
 use kept::KEPT;
 use model::{KeptPlace, KeptRecord, LogPage, Timestamp};
 pub use noticed::Noticed;
@@ -64,9 +65,10 @@ impl Operator {
         let (notices, noticed) = mpsc::unbounded_channel();
         let state = Mutex::new(State::new());
         let (keys, defined, offered) = (link.keys, Notify::new(), Notify::new());
-        let (began, places) = (Instant::now(), Mutex::default());
-        let shared = Arc::new(Shared { name, connection, keys, state, began, places, defined, offered });
-        let work = Work::new(shared.clone(), Box::new(now), leases, notices);
+        let (began, began_at, places) = (Instant::now(), Mutex::new(now()), Mutex::default());
+        let now = Box::new(now);
+        let shared = Arc::new(Shared { name, connection, keys, state, now, began, began_at, places, defined, offered });
+        let work = Work::new(shared.clone(), leases, notices);
         let storing = plugins::store(shared.clone(), standing, replicas);
         let work = async move {
             tokio::select! {
@@ -120,12 +122,17 @@ impl Operator {
         self.shared.state().version(name)
     }
 
+    /// Returns whether the broker can be reached.
+    pub fn link(&self) -> LinkState {
+        self.shared.connection.state()
+    }
+
     /// Returns the fleet as a whole.
     pub fn view(&self) -> FleetView {
         let state = self.shared.state();
         let (devices, stale) = state.aggregator.device_counts();
         FleetView {
-            link: self.shared.connection.state(),
+            link: self.link(),
             is_complete: state.is_complete(),
             devices,
             stale,
@@ -174,17 +181,18 @@ impl Operator {
         Some(self.shared.read_of(id, path).await)
     }
 
-    /// Returns the seconds since a second of the aggregator's clock.
-    pub fn ago(&self, second: u32) -> u32 {
-        self.shared.seconds().saturating_sub(second)
+    /// Returns the time of a second of the aggregator's clock.
+    pub fn wall(&self, second: u32) -> Timestamp {
+        self.shared.wall(second)
     }
 
-    /// Returns a device with what it reports; `None` if its id is unknown. What the broker cannot give is missing.
+    /// Returns a device with what it reports; `None` if its id is unknown. What the broker cannot give is missing, and
+    /// the reason is part of the answer.
     pub async fn device(&self, id: &str) -> Option<DeviceDetail> {
         let (view, skew) = {
             let state = self.shared.state();
             (state.aggregator.device_view(id)?, state.skews.get(id).copied())
         };
-        Some(detail(&self.shared.connection.context, &self.shared.keys, (view, skew)).await)
+        Some(detail(&self.shared, (view, skew)).await)
     }
 }

@@ -109,6 +109,7 @@ impl PluginSet {
             source: served.source.clone(),
             served: Ok(ServedPlugin {
                 kind: served.kind().clone(),
+                is_notifier: served.plugin.descriptor().role != Role::Poller,
                 version: served.plugin.descriptor().version.clone(),
                 digest: hex(&served.plugin.digest()),
                 quarantined_until: quarantined.get(served.kind()).copied(),

@@ -3,7 +3,7 @@
 use crate::aggregate::Aggregate;
 use crate::aggregator::DeviceView;
 use crate::wire::{Deployment, DeploymentState, DeviceInfo, ModeWire};
-use model::{DeploymentReport, Phase};
+use model::{DeploymentReport, Phase, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct LinkState {
     pub is_connected: bool,
     /// The latest problem, in words; `None` if everything works.
     pub problem: Option<String>,
-    /// The time since there was no problem; zero if everything works.
+    /// The time since there was no problem, except for less than 10 s at a time; zero if everything works.
     pub lasts: Duration,
 }
 
@@ -87,6 +87,9 @@ pub struct DeploymentView {
     pub definition: Deployment,
     /// The counters.
     pub aggregate: Aggregate,
+    /// Since when it has failed or succeeded, as this operator counted it. If it had failed when the operator started,
+    /// the time of the latest failure; otherwise `None` until it changes, and while it is neither.
+    pub since: Option<Timestamp>,
 }
 
 impl DeploymentView {
@@ -126,6 +129,8 @@ pub struct DeviceDetail {
     pub info: Option<DeviceInfo>,
     /// The states of its deployments, by name.
     pub states: BTreeMap<String, DeploymentState>,
+    /// Why the description and the states are missing, if the broker does not give them.
+    pub problem: Option<String>,
 }
 
 /// A choice of devices.
@@ -162,7 +167,7 @@ mod tests {
                 Aggregate { matched, succeeded, failed, pending, unreported, stale, ..Aggregate::default() };
             let definition =
                 Deployment { version: 1, labels: BTreeMap::new(), requirements: Vec::new(), targets: Vec::new(), mode };
-            DeploymentView { name: "dns".to_owned(), definition, aggregate }.phase()
+            DeploymentView { name: "dns".to_owned(), definition, aggregate, since: None }.phase()
         };
         let cases = [
             (ModeWire::Each, (0, 0, 0, 0, 0), Phase::Removed),

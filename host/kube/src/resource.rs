@@ -151,7 +151,8 @@ mod tests {
         let read = Resource::read(&object).unwrap();
         assert_eq!((read.name.as_str(), read.generation, read.has_finalizer, read.is_deleted), ("dns", 3, true, false));
         let definition = read_deployment(&spec.to_string(), 9).unwrap();
-        let mut view = DeploymentView { name: "dns".to_owned(), definition, aggregate: fleet::Aggregate::default() };
+        let mut view =
+            DeploymentView { name: "dns".to_owned(), definition, aggregate: fleet::Aggregate::default(), since: None };
         assert_eq!((read.is_defined_by(None), read.is_defined_by(Some(&view))), (Ok(false), Ok(true)));
         view.definition.targets.clear();
         assert_eq!(read.is_defined_by(Some(&view)), Ok(false));

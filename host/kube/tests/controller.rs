@@ -231,7 +231,7 @@ impl Deployments for Known {
         };
         let version = all.get(name).map_or(0, |known| known.definition.version) + 1;
         let definition = read_deployment(&text, version)?;
-        let view = DeploymentView { name: name.to_owned(), definition, aggregate: Aggregate::default() };
+        let view = DeploymentView { name: name.to_owned(), definition, aggregate: Aggregate::default(), since: None };
         all.insert(name.to_owned(), view);
         Ok(())
     }

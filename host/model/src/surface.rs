@@ -188,6 +188,8 @@ pub struct SecretDescription {
 pub struct ServedPlugin {
     /// The kind.
     pub kind: Kind,
+    /// Whether it sends notifications instead of polling targets.
+    pub is_notifier: bool,
     /// The plugin's version.
     pub version: String,
     /// The SHA-256 of the component, in hexadecimal.

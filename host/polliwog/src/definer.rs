@@ -6,7 +6,7 @@ use engine::{Clock, Reconfigurer};
 use fleet::names::{RULE, is_name};
 use fleet::read_deployment;
 use fleet::wire::Deployment;
-use model::{CommandError, Timestamp};
+use model::CommandError;
 use std::sync::Arc;
 
 /// Makes, changes and deletes the deployments of this operator.
@@ -20,11 +20,6 @@ pub(crate) struct Definer {
 impl Definer {
     pub(crate) fn new(operator: Operator, reconfigurer: Arc<Reconfigurer>, clock: Clock) -> Self {
         Self { operator, reconfigurer, clock }
-    }
-
-    /// The present time.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.wall()
     }
 
     /// Makes or changes a deployment from its definition as JSON; without one, deletes it.

@@ -11,7 +11,7 @@ use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
 use fleet::names::is_name;
 use fleet::wire::{Deployment, OfferedPlugin};
-use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, KubernetesState};
+use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, KubernetesState, LinkState};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Controller;
@@ -247,6 +247,11 @@ impl Fleet {
         }
     }
 
+    /// The states of the connections that this host has to the broker.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkState> {
+        self.counting().map(Operator::link).into_iter().chain(self.agent.as_ref().map(AgentLink::state))
+    }
+
     fn counting(&self) -> Option<&Operator> {
         self.definer.as_ref().map(|definer| &definer.operator)
     }
@@ -325,9 +330,8 @@ impl web::Fleet for Fleet {
         self.counting().map(|operator| operator.devices_of(deployment, limit)).unwrap_or_default()
     }
 
-    fn silent(&self, device: &DeviceView) -> Duration {
-        let seconds = self.counting().map_or(0, |operator| operator.ago(device.heard));
-        Duration::from_secs(seconds.into())
+    fn heard_at(&self, device: &DeviceView) -> Timestamp {
+        self.counting().map_or(Timestamp::from_millis(0), |operator| operator.wall(device.heard))
     }
 
     fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>> {

@@ -72,8 +72,7 @@ impl Deployments for Definer {
     fn last_heard(&self, name: &str) -> Option<Timestamp> {
         let devices = self.operator.devices_of(name, DEVICES);
         let latest = devices.iter().filter(|device| device.is_heard).map(|device| device.heard).max()?;
-        let ago = i64::from(self.operator.ago(latest)) * 1000;
-        Some(Timestamp::from_millis(self.now().as_millis() - ago))
+        Some(self.operator.wall(latest))
     }
 
     async fn define(&self, name: &str, definition: Option<String>) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use crate::web_host::RunningHost;
 use engine::Message;
-use model::{Class, Phase};
+use model::{Class, Moment, Phase};
 use notify::Trouble;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,15 +16,22 @@ const EVERY: Duration = Duration::from_secs(2);
 const HEARD: Duration = Duration::from_secs(330);
 /// A problem with the fleet's broker is an alert after this time: a connection is made again within seconds.
 const BROKER: Duration = Duration::from_secs(30);
-/// The number of silent devices that are an alert each.
+/// The maximum number of devices that have an alert each.
 const DEVICES: usize = 1_000;
+
+/// A problem with the broker is over when there was none for this time: an agent tries again after up to 8 s, and has
+/// none until that fails.
+const OVER: Duration = Duration::from_secs(15);
 
 /// Checks until the host ends.
 pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
     let (start, mut reported) = (host.clock.now(), BTreeMap::new());
+    let mut link = Lasting::default();
     while !ending.is_cancelled() {
-        let mut found = vec![(Class::Host, of_host(&host))];
-        found.extend(of_fleet(&host, host.clock.now().since(start) >= HEARD));
+        let now = host.clock.now();
+        let of_link = link.lasting(of_link(&host), now);
+        let mut found = vec![(Class::Host, of_host(&host).into_iter().chain(of_link).collect())];
+        found.extend(of_fleet(&host, now.since(start) >= HEARD));
         for (class, troubles) in found {
             if reported.get(&class) != Some(&troubles) {
                 reported.insert(class, troubles.clone());
@@ -36,6 +43,20 @@ pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
             () = tokio::time::sleep(EVERY) => {}
             () = ending.cancelled() => {}
         }
+    }
+}
+
+/// A trouble that lasts while it is away for a moment.
+#[derive(Default)]
+struct Lasting(Option<(Trouble, Moment)>);
+
+impl Lasting {
+    fn lasting(&mut self, found: Option<Trouble>, now: Moment) -> Option<Trouble> {
+        if let Some(found) = found {
+            self.0 = Some((found, now));
+        }
+        self.0 = self.0.take().filter(|(_, at)| now.since(*at) < OVER);
+        self.0.as_ref().map(|(trouble, _)| trouble.clone())
     }
 }
 
@@ -59,14 +80,13 @@ fn of_host(host: &RunningHost) -> Vec<Trouble> {
         title: "the collector of OpenTelemetry does not take logs and metrics".to_owned(),
         message: Some(why),
     });
-    database.into_iter().chain(configuration).chain(telemetry).chain(of_link(host)).collect()
+    database.into_iter().chain(configuration).chain(telemetry).collect()
 }
 
 /// The problem of this host with the broker of its fleet. The operator and the agent of one host have the same broker.
 fn of_link(host: &RunningHost) -> Option<Trouble> {
     let fleet = host.fleet.as_ref()?;
-    let links = [fleet.operator().map(|operator| operator.link), fleet.agent().map(|agent| agent.link)];
-    let why = links.into_iter().flatten().filter(|link| link.lasts >= BROKER).find_map(|link| link.problem)?;
+    let why = fleet.links().filter(|link| link.lasts >= BROKER).find_map(|link| link.problem)?;
     let title = "this host cannot do its part in the fleet".to_owned();
     Some(Trouble { name: "fleet".to_owned(), title, message: Some(why) })
 }
@@ -92,19 +112,56 @@ fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
         let filter = fleet::DeviceFilter { stale: true, ..fleet::DeviceFilter::default() };
         // All devices are read only if some are silent.
         let silent = if operator.stale > 0 { fleet.devices(0, &filter, DEVICES).0 } else { Vec::new() };
-        let device = |device: fleet::DeviceView| Trouble {
-            title: format!("the device {} is not heard", device.device),
-            name: device.device,
-            message: Some("it has sent nothing for five minutes".to_owned()),
+        let device = |device: fleet::DeviceView| {
+            let since = match jiff::Timestamp::from_millisecond(fleet.heard_at(&device).as_millis()) {
+                Ok(at) if device.is_heard => format!("since {at:.0}"),
+                _ => "since this operator started".to_owned(),
+            };
+            let remedy =
+                "start its host, or run `polliwog fleet status` there, which says whether it reaches the broker";
+            Trouble {
+                title: format!("the device {} is not heard", device.device),
+                name: device.device,
+                message: Some(format!("it has sent nothing {since}: {remedy}")),
+            }
         };
-        let doubled = operator.doubled.into_iter().take(DEVICES).map(|device| Trouble {
+        let doubled = operator.doubled.into_iter().map(|device| Trouble {
             title: format!("several hosts report as device {device}"),
             name: device,
             message: Some(
                 "give each host another [fleet] device, because they replace each other's reports".to_owned(),
             ),
         });
-        found.push((Class::Device, silent.into_iter().map(device).chain(doubled).collect()));
+        found.push((Class::Device, silent.into_iter().map(device).chain(doubled).take(DEVICES).collect()));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_lasts_until_it_was_away_for_a_while() {
+        let trouble = |message: &str| Trouble {
+            name: "fleet".to_owned(),
+            title: String::new(),
+            message: Some(message.to_owned()),
+        };
+        let (full, refused) = (trouble("full"), trouble("refused"));
+        let mut lasting = Lasting::default();
+        for (second, found, expected) in [
+            (0, None, None),
+            (2, Some(&full), Some(&full)),
+            (4, None, Some(&full)),
+            (16, None, Some(&full)),
+            (16, Some(&refused), Some(&refused)),
+            (30, None, Some(&refused)),
+            (31, None, None),
+            (33, None, None),
+        ] {
+            let now = Moment::from_nanos(second * 1_000_000_000);
+            assert_eq!(lasting.lasting(found.cloned(), now).as_ref(), expected, "after {second} s");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use ::fleet::wire::ModeWire;
 use ::fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView};
 use futures_util::future::BoxFuture;
-use model::{CommandError, LogPage, Phase};
+use model::{CommandError, LogPage, Phase, Timestamp};
 use std::time::Duration;
 
 /// A host's part in a fleet. Reads are answered from memory and the host's database, except [`Fleet::device`],
@@ -32,8 +32,8 @@ pub trait Fleet: Send + Sync + 'static {
     /// The devices that a deployment chooses, at most `limit`.
     fn devices_of(&self, deployment: &str, limit: usize) -> Vec<DeviceView>;
 
-    /// The time since a device was heard.
-    fn silent(&self, device: &DeviceView) -> Duration;
+    /// When a device was heard last, to the second, or became known if it was not heard yet.
+    fn heard_at(&self, device: &DeviceView) -> Timestamp;
 
     /// The device with this id and what it reports, read from the broker; `None` if the id is unknown.
     fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>>;

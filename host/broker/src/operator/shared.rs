@@ -5,8 +5,9 @@ use super::state::State;
 use crate::bucket::mark;
 use crate::connection::Connection;
 use crate::seal::Keys;
-use model::KeptPlace;
+use model::{KeptPlace, Timestamp};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -16,7 +17,11 @@ pub(super) struct Shared {
     pub connection: Connection,
     pub keys: Keys,
     pub state: Mutex<State>,
+    /// The wall clock of the host.
+    pub now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     pub began: Instant,
+    /// The time of that by the wall clock.
+    pub began_at: Mutex<Timestamp>,
     /// How far each stream has been read.
     pub places: Mutex<Vec<KeptPlace>>,
     /// Notified after a change of the deployments, or of the offered plugins.
@@ -34,6 +39,15 @@ impl Shared {
         u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX)
     }
 
+    /// The time of a second of the aggregator's clock by the wall clock. It is the same at each call, unless the wall
+    /// clock was set.
+    pub(super) fn wall(&self, second: u32) -> Timestamp {
+        let found = (self.now)().before(self.began.elapsed());
+        let mut began = self.began_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *began = settled(*began, found);
+        began.after(Duration::from_secs(second.into()))
+    }
+
     pub(super) fn places(&self) -> MutexGuard<'_, Vec<KeptPlace>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,6 +63,27 @@ impl Shared {
             let mut places = self.places();
             places.retain(|known| known.stream != place.stream);
             places.push(place.clone());
+        }
+    }
+}
+
+/// The known time, unless the one that was found says that the wall clock was set. Both clocks are read one after the
+/// other, so that two reads differ by a little.
+fn settled(known: Timestamp, found: Timestamp) -> Timestamp {
+    const APART: Duration = Duration::from_millis(500);
+    if found.since(known).max(known.since(found)) > APART { found } else { known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_has_one_time_until_the_clock_is_set() {
+        let cases = [(10_000, 10_000), (10_499, 10_000), (9_501, 10_000), (10_501, 10_501), (9_000, 9_000)];
+        for (found, expected) in cases {
+            let settled = settled(Timestamp::from_millis(10_000), Timestamp::from_millis(found));
+            assert_eq!(settled.as_millis(), expected, "{found}");
         }
     }
 }

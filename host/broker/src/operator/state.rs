@@ -1,10 +1,12 @@
 //! The knowledge of an operator: the counters, the definitions of deployments, and the present problems.
 
 use super::assignments::{hash, meaning};
+use super::phases::Phases;
+use crate::DOUBLED;
 use crate::bucket::of_definition;
 use fleet::wire::{Assigned, Assignment, Deployment, Lease, ModeWire, OfferedPlugin, encode};
 use fleet::{Aggregator, DeploymentView, Input, PluginView};
-use model::hex;
+use model::{EventKind, Timestamp, hex};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -15,8 +17,8 @@ const LEASES: usize = 10_000;
 /// This number of heartbeats from a host that another one replaced means that both run. One may have been on its way
 /// while the host started again.
 const BOTH_RUN: u32 = 2;
-/// After this time without such a heartbeat, one of them has ended. Seconds.
-const ENDED: u32 = 300;
+/// [`DOUBLED`] in seconds.
+const ENDED: u32 = DOUBLED.as_secs() as u32;
 
 /// Heartbeats of a device from a host that another one replaced.
 pub(super) struct Replaced {
@@ -61,6 +63,7 @@ pub(super) struct State {
     pub refused: (u64, Option<String>),
     /// Devices whose assignment is too large or could not be made, with the reason.
     pub unassigned: BTreeMap<String, String>,
+    phases: Phases,
 }
 
 impl State {
@@ -80,6 +83,7 @@ impl State {
             replaced: HashMap::new(),
             refused: (0, None),
             unassigned: BTreeMap::new(),
+            phases: Phases::default(),
         }
     }
 
@@ -180,7 +184,26 @@ impl State {
     pub(super) fn deployment(&self, name: &str) -> Option<DeploymentView> {
         let definition = self.definitions.get(name).filter(|known| !known.is_deleted())?.clone();
         let aggregate = self.aggregator.aggregate(name).unwrap_or_default();
-        Some(DeploymentView { name: name.to_owned(), definition, aggregate })
+        let mut view = DeploymentView { name: name.to_owned(), definition, aggregate, since: None };
+        view.since = self.phases.since(name, view.phase());
+        Some(view)
+    }
+
+    /// Returns which of these deployments failed or work again since the last call; none at the first one, and until
+    /// everything at the broker has been read.
+    pub(super) fn changed_phases(&mut self, changed: impl Iterator<Item = String>, now: Timestamp) -> Vec<EventKind> {
+        if !self.phases.has_begun() {
+            if self.is_complete() {
+                let all = self.names().filter_map(|name| self.deployment(name)).collect();
+                self.phases.begin(all);
+            }
+            return Vec::new();
+        }
+        let change = |name: String| {
+            let view = self.deployment(&name);
+            self.phases.change(name, view, now)
+        };
+        changed.filter_map(change).collect()
     }
 
     pub(super) fn refuse(&mut self, key: &str, why: impl std::fmt::Display) {
@@ -225,6 +248,7 @@ impl State {
 mod tests {
     use super::*;
     use fleet::{Labels, Stamp};
+    use model::Phase;
 
     #[test]
     fn two_hosts_of_one_device_are_found_and_forgotten() {
@@ -250,5 +274,53 @@ mod tests {
         assert!(state.doubled(330).is_empty(), "one of them ended");
         state.beat("a", 11, 700);
         assert!(state.doubled(700).is_empty(), "the count begins again");
+    }
+
+    fn changes(state: &mut State, now: i64) -> Vec<EventKind> {
+        state.changed_phases(["web".to_owned()].into_iter(), Timestamp::from_millis(now))
+    }
+
+    fn since(state: &State) -> Option<i64> {
+        state.deployment("web").unwrap().since.map(Timestamp::as_millis)
+    }
+
+    fn report(state: &mut State, counter: u32, phase: Phase) {
+        let stamp = Stamp { epoch: 1, counter };
+        let error = (phase == Phase::Failed).then_some("no answer");
+        let at = Timestamp::from_millis(i64::from(counter));
+        let input = Input::State { device: "a", deployment: "web", stamp, phase, at, error, term: 0 };
+        state.aggregator.apply(&input);
+    }
+
+    #[test]
+    fn only_a_settled_phase_that_differs_is_news() {
+        let mut state = State::new();
+        state.aggregator.match_devices();
+        state.caught = Caught { info: true, state: true, assignments: true, leases: true };
+        let (labels, stamp) = (Labels::new(), Stamp { epoch: 1, counter: 1 });
+        state.aggregator.apply(&Input::Info { device: "a", stamp, floor: 1, labels: Some(&labels) });
+        let (targets, mode) = (vec!["{}".to_owned()], ModeWire::Each);
+        let deployment = Deployment { version: 1, labels, requirements: Vec::new(), targets, mode };
+        state.define("web", deployment);
+        report(&mut state, 2, Phase::Failed);
+        assert_eq!(changes(&mut state, 9), [], "it had failed before this operator started");
+        assert_eq!(since(&state), Some(2), "the time of the report");
+        report(&mut state, 3, Phase::Pending);
+        assert_eq!(changes(&mut state, 10), []);
+        assert_eq!(since(&state), None);
+        report(&mut state, 4, Phase::Succeeded);
+        let event = |previous, current, error| {
+            [EventKind::FleetDeployment { deployment: "web".to_owned(), previous, current, error }]
+        };
+        assert_eq!(changes(&mut state, 11), event(Phase::Failed, Phase::Succeeded, None));
+        report(&mut state, 5, Phase::Failed);
+        assert_eq!(since(&state), None, "it is counted, and not noticed yet");
+        assert_eq!(changes(&mut state, 12), event(Phase::Succeeded, Phase::Failed, Some("a: no answer".to_owned())));
+        report(&mut state, 6, Phase::Failed);
+        assert_eq!(changes(&mut state, 13), []);
+        assert_eq!(since(&state), Some(12), "it has failed since then, whatever is reported after that");
+        // Deleted and made again.
+        state.define("web", Deployment::deleted(2));
+        assert_eq!(changes(&mut state, 14), []);
     }
 }

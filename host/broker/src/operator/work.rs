@@ -2,7 +2,7 @@
 
 use super::assignments::{Assignments, Draft, Outcome, hash, meaning, owner, write};
 use super::kept::{EVERY, Kept};
-use super::noticed::{Noticed, Phases};
+use super::noticed::{Noticed, log};
 use super::records::apply;
 use super::shared::Shared;
 use crate::bucket::{
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use fleet::wire::{Assignment, Deployment, HeartbeatPayload, Lease, decode};
 use fleet::{Applied, Input, PREFETCHED};
 use futures_util::StreamExt;
-use model::{EventKind, Timestamp};
+use model::EventKind;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +33,10 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The loop's own state.
 pub(super) struct Work {
     shared: Arc<Shared>,
-    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     leases: Leases,
     /// The term under which this operator assigned last; `None` while it waits.
     term: Option<u64>,
     notices: mpsc::UnboundedSender<Noticed>,
-    phases: Phases,
     assignments: Assignments,
     kept: Kept,
     /// The text by which agents know the stream of states, while it is not written.
@@ -48,20 +46,13 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        now: Box<dyn Fn() -> Timestamp + Send + Sync>,
-        leases: Leases,
-        notices: mpsc::UnboundedSender<Noticed>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, leases: Leases, notices: mpsc::UnboundedSender<Noticed>) -> Self {
         Self {
             kept: Kept::new(&shared.name),
             shared,
-            now,
             leases,
             term: None,
             notices,
-            phases: Phases::default(),
             assignments: Assignments::default(),
             unsigned: None,
             disagreeing: HashMap::new(),
@@ -139,7 +130,7 @@ impl Work {
         match bucket {
             Bucket::State if key == META => {}
             Bucket::Info | Bucket::State => {
-                let (now, record) = ((self.now)(), (bucket, key, &payload[..]));
+                let (now, record) = ((self.shared.now)(), (bucket, key, &payload[..]));
                 if (is_mark(key) || apply(&mut self.shared.state(), &self.shared.keys, record, now))
                     && let Some(read) = self.kept.read(bucket, key, payload, revision)
                 {
@@ -206,7 +197,7 @@ impl Work {
             return;
         }
         // The clock may be set back; the seconds since the start tell the marks apart then.
-        let text = format!("{} {seconds}", (self.now)().as_millis());
+        let text = format!("{} {seconds}", (self.shared.now)().as_millis());
         for (subject, text) in self.kept.marks(&text) {
             // One that is lost is followed by another.
             let _ = self.shared.connection.client.publish(subject, text.into()).await;
@@ -223,8 +214,12 @@ impl Work {
             true => EventKind::FleetDeviceStale { device },
             false => EventKind::FleetDeviceHeard { device },
         });
-        let phases = self.phases.changes(&state, changed.into_iter().map(|patch| patch.deployment));
-        for event in phases.into_iter().chain(stale) {
+        let now = (self.shared.now)();
+        let happened = state.changed_phases(changed.into_iter().map(|patch| patch.deployment), now);
+        drop(state);
+        let happened: Vec<EventKind> = happened.into_iter().chain(stale).collect();
+        log(&happened);
+        for event in happened {
             // The host stores it, unless it is ending.
             let _ = self.notices.send(Noticed::Happened(event));
         }
@@ -324,7 +319,7 @@ impl Work {
 
     async fn heard(&mut self, subject: &str, payload: &Bytes) {
         let Some(device) = of_heartbeat(subject) else { return };
-        let now = (self.now)();
+        let now = (self.shared.now)();
         let applied = {
             let mut state = self.shared.state();
             let beat: HeartbeatPayload = match self.shared.keys.read((device, subject), payload) {

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 /// The actions on a fleet.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Show the broker, the devices that are not heard, and this host's own reports
+    /// Show the broker, the deployments that failed, the devices that are not heard, and this host's own reports
     ///
-    /// Exit code: 0 if everything works, 1 if devices are not heard or Kubernetes cannot be followed, 2 if the broker
-    /// cannot be reached.
+    /// Exit code: 0 if everything works, 1 if deployments failed, devices are not heard, several hosts report as one,
+    /// records are still being read, plugins are not stored or Kubernetes cannot be followed, 2 if the broker does not
+    /// work.
     Status,
     /// List the devices
     Devices {

@@ -98,7 +98,18 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
     let found = ask(remote, Method::Get, &format!("/api/v1/fleet/devices/{}", part(id)), None).await?;
     answer(remote, &found, |found| {
         let row = device(found);
-        print(&format!("{}; last heard: {}; labels: {}", row[0], row[1], row[3]))?;
+        print(&format!("{}; {}; labels: {}", row[0], last_heard(found), row[3]))?;
+        if let Some(why) = found["problem"].as_str() {
+            complain(format!("what it reports cannot be read from the broker: {why}"));
+            let known = found["deployments"].as_object().into_iter().flatten();
+            let row = |(name, phase): (&String, &Value)| {
+                vec![name.clone(), phase.as_str().unwrap_or("unreported").to_owned()]
+            };
+            return table(&["DEPLOYMENT", "STATE"], &known.map(row).collect::<Vec<_>>());
+        }
+        if found["stale"] == true {
+            print("what follows is what it reported before")?;
+        }
         if let Some(ahead) = found["clockAheadMs"].as_i64() {
             print(&format!("its clock differs by {} s", ahead / 1000))?;
         }
@@ -125,8 +136,8 @@ async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Res
     }
 }
 
-/// 0 if everything works, 1 if devices are not heard, several hosts report as one, plugins are not stored or Kubernetes
-/// cannot be followed, 2 if the broker cannot be reached.
+/// 0 if everything works, 1 if deployments failed, devices are not heard, several hosts report as one, records are
+/// still being read, plugins are not stored or Kubernetes cannot be followed, 2 if the broker does not work.
 fn status_code(found: &Value) -> u8 {
     let parts = [&found["operator"], &found["agent"]];
     let parts = parts.into_iter().filter(|part| !part.is_null());
@@ -139,7 +150,8 @@ fn status_code(found: &Value) -> u8 {
         }
         Value::Null => {
             let is_doubled = part["doubled"].as_array().is_some_and(|devices| !devices.is_empty());
-            u8::from(is_doubled || part["stale"].as_u64().unwrap_or_default() > 0 || part["complete"] == false)
+            let count = |name: &str| part[name].as_u64().unwrap_or_default();
+            u8::from(is_doubled || count("stale") > 0 || count("failed") > 0 || part["complete"] == false)
         }
         _ => 2,
     };
@@ -152,12 +164,8 @@ fn status(found: &Value) -> anyhow::Result<()> {
         return print("this host is in no fleet: add [fleet] to its configuration");
     }
     if !operator.is_null() {
-        print(&format!(
-            "operator: {}; {}, {} of them not heard for 5 minutes",
-            of_broker(operator),
-            devices_of(operator),
-            operator["stale"]
-        ))?;
+        print(&format!("operator: {}; {}", of_broker(operator), parts_of(operator)))?;
+        failures(operator)?;
         if let Some(other) = operator["waitsFor"].as_str() {
             print(&format!("the operator {other} assigns deployments to devices; this one counts, and waits"))?;
         }
@@ -197,8 +205,9 @@ fn deployments(found: &Value) -> anyhow::Result<()> {
     let counters = ["matched", "succeeded", "failed", "pending", "unreported", "stale"];
     let row = |deployment: &Value| {
         let error = &deployment["lastError"];
+        let earlier = if deployment["failed"] == 0 { "earlier: " } else { "" };
         let why = match error["error"].as_str() {
-            Some(why) => format!("{} at {}: {why}", text(&error["device"]), text(&error["at"])),
+            Some(why) => format!("{earlier}{} at {}: {why}", text(&error["device"]), text(&error["at"])),
             None => String::new(),
         };
         let phase = match deployment["phase"].as_str() {
@@ -211,12 +220,15 @@ fn deployments(found: &Value) -> anyhow::Result<()> {
             None => phase,
         };
         let counters = counters.iter().map(|counter| text(&deployment[*counter]));
-        [text(&deployment["name"]), phase].into_iter().chain(counters).chain([why]).collect()
+        [text(&deployment["name"]), phase, text(&deployment["since"])]
+            .into_iter()
+            .chain(counters)
+            .chain([why])
+            .collect()
     };
     let rows: Vec<Vec<String>> = found["deployments"].as_array().into_iter().flatten().map(row).collect();
-    let heading =
-        ["DEPLOYMENT", "STATE", "DEVICES", "SUCCEEDED", "FAILED", "PENDING", "UNREPORTED", "STALE", "LAST ERROR"];
-    table(&heading, &rows)
+    let heading = ["DEPLOYMENT", "STATE", "SINCE", "DEVICES", "SUCCEEDED", "FAILED", "PENDING", "UNREPORTED", "STALE"];
+    table(&[&heading[..], &["LAST ERROR"]].concat(), &rows)
 }
 
 /// The quorum of a deployment, if it chooses fewer devices: then it never fails as a whole.
@@ -231,13 +243,28 @@ fn device(device: &Value) -> Vec<String> {
         let pairs = pairs.map(|(key, value)| format!("{key}{between}{}", value.as_str().unwrap_or("unreported")));
         pairs.collect::<Vec<_>>().join(", ")
     };
-    let heard = match (device["heardAt"].as_str(), device["stale"] == true) {
+    let is_stale = device["stale"] == true;
+    let heard = match (device["heardAt"].as_str(), is_stale) {
         (Some(at), false) => at.to_owned(),
         (Some(at), true) => format!("not since {at}"),
         (None, false) => "not yet by this operator".to_owned(),
         (None, true) => "not since this operator began".to_owned(),
     };
-    vec![text(&device["device"]), heard, list(&device["deployments"], " "), list(&device["labels"], "=")]
+    let mut deployments = list(&device["deployments"], " ");
+    if is_stale && !deployments.is_empty() {
+        deployments.insert_str(0, "before: ");
+    }
+    vec![text(&device["device"]), heard, deployments, list(&device["labels"], "=")]
+}
+
+/// When a device was heard, as a part of a sentence.
+fn last_heard(device: &Value) -> String {
+    match (device["heardAt"].as_str(), device["stale"] == true) {
+        (Some(at), false) => format!("last heard at {at}"),
+        (Some(at), true) => format!("not heard since {at}"),
+        (None, false) => "not heard by this operator yet".to_owned(),
+        (None, true) => "not heard since this operator began".to_owned(),
+    }
 }
 
 fn reports(reports: &Value) -> anyhow::Result<()> {
@@ -268,9 +295,44 @@ async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
     })
 }
 
-/// The number of devices, in words.
-pub(super) fn devices_of(operator: &Value) -> String {
-    counted(operator["devices"].as_u64().unwrap_or_default() as usize, "device")
+/// The numbers of devices and deployments, in words.
+pub(super) fn parts_of(operator: &Value) -> String {
+    let number = |name: &str| operator[name].as_u64().unwrap_or_default() as usize;
+    format!(
+        "{}, {} of them not heard for 5 minutes; {}, {} of them failed",
+        counted(number("devices"), "device"),
+        operator["stale"],
+        counted(number("deployments"), "deployment"),
+        operator["failed"]
+    )
+}
+
+/// Prints each of a few failed deployments and of a few devices that are not heard.
+fn failures(operator: &Value) -> anyhow::Result<()> {
+    const NAMED: usize = 10;
+    let some = |list: &str| operator[list].as_array().map(Vec::as_slice).unwrap_or_default().iter().take(NAMED);
+    let more = |count: &str, command: &str| match operator[count].as_u64().unwrap_or_default() as usize {
+        count if count > NAMED => print(&format!("and {} more: {command}", count - NAMED)),
+        _ => Ok(()),
+    };
+    for failure in some("failures") {
+        let (error, since) = (&failure["lastError"], failure["since"].as_str());
+        let since = since.map_or_else(String::new, |since| format!(" since {since}"));
+        let why = match error["device"].as_str() {
+            Some(device) => format!("{device}: {}", text(&error["error"])),
+            None => "no reason is known".to_owned(),
+        };
+        print(&format!("deployment {} failed{since}: {why}", text(&failure["deployment"])))?;
+    }
+    more("failed", "polliwog fleet deployments")?;
+    for device in some("silent") {
+        print(&format!(
+            "device {} is {}",
+            text(&device["device"]),
+            last_heard(&json!({ "stale": true, "heardAt": device["heardAt"] }))
+        ))?;
+    }
+    more("stale", "polliwog fleet devices --stale")
 }
 
 /// The problem with the broker of a part of the fleet, and its beginning.
@@ -288,16 +350,18 @@ pub(super) fn of_broker(part: &Value) -> String {
 /// Warns that the answer is old, if the operator does not hear the fleet.
 async fn warn_of_broker(remote: &Remote) {
     let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await.unwrap_or_default();
-    if fleet["operator"]["broker"]["problem"].is_string() {
-        complain(format!("what follows is of the last connection, because {}", of_broker(&fleet["operator"])));
+    let broker = &fleet["operator"]["broker"];
+    if broker["problem"].is_string() {
+        let what = if broker["connected"] == true { "may be old" } else { "is of the last connection" };
+        complain(format!("what follows {what}, because {}", of_broker(&fleet["operator"])));
     }
 }
 
 /// Warns of kinds that no plugin of the operator serves. A device may have one.
 async fn warn_of_kinds(remote: &Remote, deployments: &[(String, Value)]) {
     let found = ask(remote, Method::Get, "/api/v1/plugins", None).await.unwrap_or_default();
-    let known = found["plugins"].as_array().into_iter().flatten().filter_map(|plugin| plugin["kind"].as_str());
-    let known: Vec<&str> = known.collect();
+    let known = found["plugins"].as_array().into_iter().flatten().filter(|plugin| plugin["role"] == "poller");
+    let known: Vec<&str> = known.filter_map(|plugin| plugin["kind"].as_str()).collect();
     for (name, definition) in deployments.iter().filter(|_| !known.is_empty()) {
         for kind in definition["targets"].as_array().into_iter().flatten().filter_map(|target| target["kind"].as_str())
         {
@@ -382,13 +446,13 @@ mod tests {
 
     #[test]
     fn the_exit_code_follows_the_worst_part() {
-        let part =
-            |problem: Value, stale: u64| json!({ "broker": { "problem": problem }, "stale": stale, "complete": true });
+        let part = |problem: Value, (stale, failed): (u64, u64)| json!({ "broker": { "problem": problem }, "stale": stale, "failed": failed, "complete": true });
         let cases = [
             (json!({ "operator": null, "agent": null }), 0),
-            (json!({ "operator": part(Value::Null, 0), "agent": null }), 0),
-            (json!({ "operator": part(Value::Null, 1), "agent": null }), 1),
-            (json!({ "operator": part(Value::Null, 1), "agent": part(json!("away"), 0) }), 2),
+            (json!({ "operator": part(Value::Null, (0, 0)), "agent": null }), 0),
+            (json!({ "operator": part(Value::Null, (1, 0)), "agent": null }), 1),
+            (json!({ "operator": part(Value::Null, (0, 1)), "agent": null }), 1),
+            (json!({ "operator": part(Value::Null, (1, 0)), "agent": part(json!("away"), (0, 0)) }), 2),
         ];
         for (found, code) in cases {
             assert_eq!(status_code(&found), code, "{found}");

@@ -1,6 +1,6 @@
 //! `status`: summarizes the host, its targets and its queue.
 
-use super::fleet::{devices_of, of_broker};
+use super::fleet::{of_broker, parts_of};
 use super::remote::{BADNESS, answer, ask, text};
 use crate::cli::Remote;
 use crate::output::{complain, print};
@@ -101,14 +101,8 @@ fn of_silences((count, oldest): &(usize, Value)) -> String {
 /// This host's part in a fleet, and what is wrong with its broker; empty if it is in none.
 fn of_fleet(fleet: &Value) -> String {
     let (operator, agent) = (&fleet["operator"], &fleet["agent"]);
-    let operator = (!operator.is_null()).then(|| {
-        format!(
-            "\nfleet       operates {}, {} of them not heard for 5 minutes; {}",
-            devices_of(operator),
-            operator["stale"],
-            of_broker(operator)
-        )
-    });
+    let operator = (!operator.is_null())
+        .then(|| format!("\nfleet       operates {}; {}", parts_of(operator), of_broker(operator)));
     let agent =
         (!agent.is_null()).then(|| format!("\nfleet       is device {}; {}", text(&agent["device"]), of_broker(agent)));
     operator.into_iter().chain(agent).collect()

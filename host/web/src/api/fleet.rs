@@ -13,11 +13,11 @@ use crate::fleet::Fleet;
 use crate::state::Shared;
 use crate::wire::{Time, times};
 use ::fleet::wire::DeploymentState;
-use ::fleet::{AgentView, DeploymentView, DeviceFilter, DeviceView, Happened, show_deployment};
+use ::fleet::{AgentView, DeploymentView, DeviceFilter, DeviceView, show_deployment};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use common::{BrokerWire, DevicePath, missing, operated};
+use common::{BrokerWire, DevicePath, HappenedWire, missing, operated};
 use model::{DeploymentReport, Phase, Timestamp};
 use operator::OperatorWire;
 use serde::{Deserialize, Serialize};
@@ -135,6 +135,9 @@ struct DeploymentWire {
     /// The phase as a whole; `removed` if the selector chooses no device.
     #[schema(schema_with = words::phase)]
     phase: &'static str,
+    /// Since when it has failed or succeeded, as this operator counted it. If it had failed when the operator started,
+    /// the time of the latest failure; otherwise null until it changes, and while it is neither.
+    since: Option<Time>,
     matched: u32,
     pending: u32,
     succeeded: u32,
@@ -162,28 +165,6 @@ struct HolderWire {
     term: u64,
 }
 
-/// A change of a device's phase.
-#[derive(Serialize, ToSchema)]
-#[schema(as = FleetChange)]
-struct HappenedWire {
-    at: Time,
-    device: String,
-    #[schema(schema_with = words::phase)]
-    phase: &'static str,
-    error: Option<String>,
-}
-
-impl From<&Happened> for HappenedWire {
-    fn from(happened: &Happened) -> Self {
-        Self {
-            at: Time::new(happened.at),
-            device: happened.device.clone(),
-            phase: happened.phase.as_str(),
-            error: happened.error.clone(),
-        }
-    }
-}
-
 impl From<DeploymentView> for DeploymentWire {
     fn from(view: DeploymentView) -> Self {
         let (phase, definition) = (view.phase().as_str(), show_deployment(&view.definition));
@@ -191,6 +172,7 @@ impl From<DeploymentView> for DeploymentWire {
         Self {
             name: view.name,
             phase,
+            since: times(view.since),
             matched: counted.matched,
             pending: counted.pending,
             succeeded: counted.succeeded,
@@ -235,20 +217,14 @@ struct DeviceWire {
 }
 
 impl DeviceWire {
-    fn new(view: DeviceView, fleet: &dyn Fleet, now: Timestamp) -> Self {
-        let heard = now.as_millis().saturating_sub(i64::try_from(fleet.silent(&view).as_millis()).unwrap_or(i64::MAX));
+    fn new(view: DeviceView, fleet: &dyn Fleet) -> Self {
+        let heard_at = times(view.is_heard.then(|| fleet.heard_at(&view)));
         let deployments = view.deployments.into_iter().map(|(name, phase)| {
             let shown = if fleet.stands_by(&name, phase) { Some("standby") } else { phase.map(Phase::as_str) };
             (name, shown)
         });
         let deployments = deployments.collect();
-        Self {
-            device: view.device,
-            labels: view.labels,
-            stale: view.is_stale,
-            heard_at: times(view.is_heard.then(|| Timestamp::from_millis(heard))),
-            deployments,
-        }
+        Self { device: view.device, labels: view.labels, stale: view.is_stale, heard_at, deployments }
     }
 }
 
@@ -275,6 +251,8 @@ struct DetailWire {
     /// The difference of its clock in milliseconds, if it is large: positive if it is ahead.
     clock_ahead_ms: Option<i64>,
     reports: Vec<ReportWire>,
+    /// Why the version, the inventory and the reports are missing; null if the broker gave them.
+    problem: Option<String>,
 }
 
 /// The choice of devices.
@@ -335,7 +313,7 @@ struct Wanted {
 async fn overview(State(shared): State<Shared>) -> Json<FleetWire> {
     let (fleet, now) = (shared.host.fleet(), shared.host.now());
     Json(FleetWire {
-        operator: fleet.and_then(Fleet::operator).map(|view| OperatorWire::new(view, now)),
+        operator: fleet.and_then(|fleet| Some(OperatorWire::new(fleet.operator()?, fleet, now))),
         agent: fleet.and_then(Fleet::agent).map(|view| AgentWire::new(view, now)),
     })
 }
@@ -414,8 +392,7 @@ async fn devices(State(shared): State<Shared>, query: Queried<DevicesQuery>) -> 
         failed: failed.unwrap_or_default(),
     };
     let (found, next) = fleet.devices(first, &filter, checked_limit(limit)?);
-    let now = shared.host.now();
-    let devices = found.into_iter().map(|view| DeviceWire::new(view, fleet, now)).collect();
+    let devices = found.into_iter().map(|view| DeviceWire::new(view, fleet)).collect();
     Ok(Json(DevicesWire { next: next.map(|next| next.to_string()), devices }))
 }
 
@@ -429,10 +406,11 @@ async fn device(State(shared): State<Shared>, Path(id): Path<String>) -> Result<
     let found = fleet.device(id.clone()).await.ok_or_else(|| missing(format!("there is no device {id:?}")))?;
     let (version, inventory) = found.info.map(|info| (info.version, info.inventory)).unzip();
     Ok(Json(DetailWire {
-        device: DeviceWire::new(found.view, fleet, shared.host.now()),
+        device: DeviceWire::new(found.view, fleet),
         version,
         inventory: inventory.unwrap_or_default(),
         clock_ahead_ms: found.skew,
         reports: found.states.into_iter().map(ReportWire::from).collect(),
+        problem: found.problem,
     }))
 }

@@ -31,6 +31,8 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 pub struct PluginWire {
     /// Null if the file was refused.
     kind: Option<String>,
+    /// `poller` if it polls targets, `notifier` if it sends notifications; null if the file was refused.
+    role: Option<&'static str>,
     version: Option<String>,
     /// `built-in`, or the file.
     source: String,
@@ -59,6 +61,7 @@ impl From<&PluginState> for PluginWire {
         let usage = served.map(|served| served.usage.clone()).unwrap_or_default();
         Self {
             kind: served.map(|served| served.kind.to_string()),
+            role: served.map(|served| if served.is_notifier { "notifier" } else { "poller" }),
             version: served.map(|served| served.version.clone()),
             source: plugin.source.clone(),
             refusal: plugin.served.as_ref().err().cloned(),

@@ -11,7 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
-use model::{DeploymentReport, Phase, Timestamp};
+use model::{DeploymentReport, Phase};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn content_of(shared: &Shared, wanted: &Wanted) -> Markup {
         @if let Some(view) = fleet.operator() {
             (overview(shared, fleet, &view))
             (deployments(&fleet.deployments()))
-            (devices(shared, fleet, wanted))
+            (devices(fleet, wanted))
         }
         @if let Some(agent) = fleet.agent() { (as_agent(shared, &agent)) }
     }
@@ -87,7 +87,10 @@ fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
     let failed = deployments.iter().filter(|deployment| deployment.phase() == Phase::Failed).count();
     html! {
         @if let Some(problem) = &view.link.problem {
-            p.problem role="alert" { strong { "The broker: " } (problem) ", for " (age(shared.host.now().before(view.link.lasts))) ". Counters are those of the last connection." }
+            p.problem role="alert" {
+                strong { "Fleet: " } (problem) ", for " (age(shared.host.now().before(view.link.lasts)))
+                @if view.link.is_connected { ". Counters may be old." } @else { ". Counters are those of the last connection." }
+            }
         }
         @if view.link.is_connected && !view.is_complete {
             p.problem role="status" { "The records of the fleet are being read. Counters are too low until then." }
@@ -120,7 +123,7 @@ fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
         }
         p.summary {
             (view.devices) " devices, "
-            @if view.stale > 0 { a href="/fleet?state=stale" { strong { (view.stale) " not heard for 5 minutes" } } } @else { "none stale" }
+            @if view.stale > 0 { a href="/fleet?state=stale" { strong { (view.stale) " not heard for 5 minutes" } } } @else { "0 not heard for 5 minutes" }
             "; " (deployments.len()) " deployments, "
             @if failed > 0 { strong { (failed) " failed" } } @else { "none failed" } "."
         }
@@ -152,10 +155,10 @@ fn row(deployment: &DeploymentView) -> Markup {
     html! {
         tr {
             th scope="row" { a href={ "/fleet/deployments/" (encoded(&deployment.name)) } { (deployment.name) } }
-            td { (tag(Some(deployment.phase()))) }
+            td { (tag(Some(deployment.phase()))) @if let Some(since) = deployment.since { " for " (age(since)) } }
             td.number { (matched) } td.number { (succeeded) } td.number { (failed) } td.number { (pending) }
             td.number { (unreported) } td.number { (stale) }
-            td { @if let Some(error) = last_error { (happened(error)) } }
+            td { @if let Some(error) = last_error { @if *failed == 0 { "earlier: " } (happened(error)) } }
         }
     }
 }
@@ -184,7 +187,7 @@ fn tag_on_device(fleet: &dyn Fleet, deployment: &str, phase: Option<Phase>) -> M
     html! { @if fleet.stands_by(deployment, phase) { span.tag.disabled { "‖ stands by" } } @else { (tag(phase)) } }
 }
 
-fn devices(shared: &Shared, fleet: &dyn Fleet, wanted: &Wanted) -> Markup {
+fn devices(fleet: &dyn Fleet, wanted: &Wanted) -> Markup {
     let (found, next) = fleet.devices(wanted.from, &wanted.filter(), LISTED);
     let states = [("", "all"), ("failed", "with a failure"), ("stale", "not heard")];
     html! {
@@ -203,7 +206,7 @@ fn devices(shared: &Shared, fleet: &dyn Fleet, wanted: &Wanted) -> Markup {
             @else {
                 div.scroll { table.numbers {
                     thead { tr { th scope="col" { "Device" } th scope="col" { "Labels" } th scope="col" { "Heard" } th scope="col" { "Deployments" } } }
-                    tbody { @for device in &found { (device_row(shared, fleet, device)) } }
+                    tbody { @for device in &found { (device_row(fleet, device)) } }
                 } }
             }
             @if let Some(next) = next { p { a href={ "/fleet?" (wanted.query(next)) } { "Further devices" } } }
@@ -211,20 +214,19 @@ fn devices(shared: &Shared, fleet: &dyn Fleet, wanted: &Wanted) -> Markup {
     }
 }
 
-fn device_row(shared: &Shared, fleet: &dyn Fleet, device: &DeviceView) -> Markup {
+fn device_row(fleet: &dyn Fleet, device: &DeviceView) -> Markup {
     html! {
         tr {
             th scope="row" { a href={ "/fleet/devices/" (encoded(&device.device)) } { (device.device) } }
             td { (labels(&device.labels)) }
-            td { (heard(shared, fleet, device)) }
-            td { @for (name, phase) in &device.deployments { (tag_on_device(fleet, name, *phase)) " " a href={ "/fleet/deployments/" (encoded(name)) } { (name) } " " } }
+            td { (heard(fleet, device)) }
+            td { @if device.is_stale { "before: " } @for (name, phase) in &device.deployments { (tag_on_device(fleet, name, *phase)) " " a href={ "/fleet/deployments/" (encoded(name)) } { (name) } " " } }
         }
     }
 }
 
-fn heard(shared: &Shared, fleet: &dyn Fleet, device: &DeviceView) -> Markup {
-    let silent = i64::try_from(fleet.silent(device).as_millis()).unwrap_or(i64::MAX);
-    let at = Timestamp::from_millis(shared.host.now().as_millis().saturating_sub(silent));
+fn heard(fleet: &dyn Fleet, device: &DeviceView) -> Markup {
+    let at = fleet.heard_at(device);
     html! {
         @if device.is_stale { span.tag.unreachable { "⚡ not heard" } " for " (age(at)) }
         @else if device.is_heard { (age(at)) " ago" }
@@ -264,7 +266,10 @@ fn as_agent(shared: &Shared, agent: &AgentView) -> Markup {
         section #agent.target {
             h2 { "This host is device " (agent.device) }
             @if let Some(problem) = &agent.link.problem {
-                p.problem role="alert" { strong { "The broker: " } (problem) ", for " (age(shared.host.now().before(agent.link.lasts))) ". Polls continue, and reports are sent when it is back." }
+                p.problem role="alert" {
+                    strong { "Fleet: " } (problem) ", for " (age(shared.host.now().before(agent.link.lasts)))
+                    ". Polls continue, and reports are sent when that is over."
+                }
             }
             p { (agent.queued) " records wait for the broker." }
             @if agent.reports.is_empty() { p { "No deployment is assigned to this host." } }
@@ -322,7 +327,7 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
     Some(html! {
         (problems(shared))
         p.summary {
-            (tag(Some(view.phase()))) " " (counted.failed) " of " (counted.matched) " devices failed, " (counted.succeeded) " succeeded, "
+            (tag(Some(view.phase()))) @if let Some(since) = view.since { " for " (age(since)) ":" } " " (counted.failed) " of " (counted.matched) " devices failed, " (counted.succeeded) " succeeded, "
             (counted.pending) " pending, " (counted.unreported) " unreported, " (counted.stale) " not heard. "
             @if let ModeWire::Quorum(needed) = view.definition.mode {
                 "It fails as a whole if " (needed) " devices fail. "
@@ -338,7 +343,7 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
                 }
             }
         }
-        @if let Some(error) = &counted.last_error { p { "Last error: " (happened(error)) } }
+        @if let Some(error) = &counted.last_error { p { @if counted.failed == 0 { "Last error, which is over: " } @else { "Last error: " } (happened(error)) } }
         section.target {
             h2 { "Latest changes" }
             @if counted.recent.is_empty() { p { "Nothing has changed since the operator started." } }
@@ -349,7 +354,7 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
             @let devices = fleet.devices_of(name, LISTED);
             div.scroll { table.numbers {
                 thead { tr { th scope="col" { "Device" } th scope="col" { "Labels" } th scope="col" { "Heard" } th scope="col" { "Deployments" } } }
-                tbody { @for device in &devices { (device_row(shared, fleet, device)) } }
+                tbody { @for device in &devices { (device_row(fleet, device)) } }
             } }
             @if devices.len() == LISTED { p.note { "The first " (LISTED) " devices." } }
         }
@@ -377,7 +382,7 @@ pub(super) async fn device_fragment(State(shared): State<Shared>, Path(id): Path
 async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
     let fleet = shared.host.fleet()?;
     let detail = fleet.device(id.to_owned()).await?;
-    let unreported = detail.view.deployments.iter().filter(|(name, _)| !detail.states.contains_key(name));
+    let others = detail.view.deployments.iter().filter(|(name, _)| !detail.states.contains_key(name));
     let states = detail.states.iter().map(|(name, state)| DeploymentReport {
         deployment: name.clone(),
         phase: state.phase.into(),
@@ -388,7 +393,7 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
     });
     Some(html! {
         (problems(shared))
-        p.summary { "Last heard: " (heard(shared, fleet, &detail.view)) ". " (labels(&detail.view.labels)) }
+        p.summary { "Last heard: " (heard(fleet, &detail.view)) ". " (labels(&detail.view.labels)) }
         @if let Some(skew) = detail.skew {
             p.problem role="alert" {
                 "Its clock is " (duration(skew.unsigned_abs() / 1000)) @if skew > 0 { " ahead" } @else { " behind" }
@@ -397,12 +402,16 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
         }
         @match &detail.info {
             Some(info) => p { "Polliwog " (info.version) @for (fact, value) in &info.inventory { ", " (fact) " " (value) } },
-            None => p.problem role="status" { "Its description cannot be read from the broker now." },
+            None => p.problem role="status" {
+                "What it reports cannot be read from the broker"
+                @if let Some(why) = &detail.problem { ": " (why) } "."
+            },
         }
         section.target {
             h2 { "Deployments" }
+            @if detail.view.is_stale { p.problem role="status" { "This is what it reported before it was no longer heard." } }
             (reports(states))
-            @for (name, _) in unreported { p { (tag_on_device(fleet, name, None)) " " (name) } }
+            @for (name, phase) in others { p { (tag_on_device(fleet, name, *phase)) " " (name) } }
         }
         p { a href={ "/fleet/devices/" (encoded(id)) "/targets" } { "The targets of this device" } }
         p { a href="/fleet" { "The whole fleet" } }

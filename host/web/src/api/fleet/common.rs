@@ -1,10 +1,11 @@
 //! The parts that all routes of the fleet share.
 
+use crate::api::words;
 use crate::error::ApiError;
 use crate::fleet::Fleet;
 use crate::state::Shared;
 use crate::wire::{Time, times};
-use ::fleet::LinkState;
+use ::fleet::{Happened, LinkState};
 use axum::http::StatusCode;
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,8 @@ pub(super) struct BrokerWire {
     connected: bool,
     /// The problem, in words; null if everything works.
     problem: Option<String>,
-    /// When the problem began, to the second; null if everything works.
+    /// When the problem began, to the second; null if everything works. A problem that was away for less than 10 s is
+    /// the same one.
     since: Option<Time>,
 }
 
@@ -50,5 +52,27 @@ impl BrokerWire {
         let second = |at: Timestamp| Timestamp::from_millis((at.as_millis() + 500) / 1000 * 1000);
         let since = link.problem.is_some().then(|| second(now.before(link.lasts)));
         Self { connected: link.is_connected, problem: link.problem, since: times(since) }
+    }
+}
+
+/// A change of a device's phase.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FleetChange)]
+pub(super) struct HappenedWire {
+    at: Time,
+    device: String,
+    #[schema(schema_with = words::phase)]
+    phase: &'static str,
+    error: Option<String>,
+}
+
+impl From<&Happened> for HappenedWire {
+    fn from(happened: &Happened) -> Self {
+        Self {
+            at: Time::new(happened.at),
+            device: happened.device.clone(),
+            phase: happened.phase.as_str(),
+            error: happened.error.clone(),
+        }
     }
 }

@@ -1,11 +1,16 @@
 //! An operator as a whole.
 
-use super::common::BrokerWire;
-use fleet::{FleetView, KubernetesState, PluginView};
-use model::Timestamp;
+use super::common::{BrokerWire, HappenedWire};
+use crate::fleet::Fleet;
+use crate::wire::{Time, times};
+use ::fleet::{DeploymentView, DeviceFilter, DeviceView, FleetView, KubernetesState, PluginView};
+use model::{Phase, Timestamp};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
+
+/// The maximum number of devices, and of deployments, that are named.
+const NAMED: usize = 100;
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -18,6 +23,14 @@ pub(super) struct OperatorWire {
     devices: usize,
     /// The number of devices that were not heard for 5 minutes.
     stale: usize,
+    /// Those devices, at most 100.
+    silent: Vec<SilentWire>,
+    /// The number of deployments.
+    deployments: usize,
+    /// The number of deployments that failed as a whole.
+    failed: usize,
+    /// Those deployments, at most 100.
+    failures: Vec<FailureWire>,
     /// The number of records that were refused.
     refused: u64,
     /// Why the last of them was.
@@ -32,6 +45,41 @@ pub(super) struct OperatorWire {
     plugins: Vec<OfferedWire>,
     /// Kubernetes as a source of deployments; null if the deployments are made here.
     kubernetes: Option<KubernetesWire>,
+}
+
+/// A device that was not heard for 5 minutes.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = SilentDevice)]
+struct SilentWire {
+    device: String,
+    /// When it was heard last; null if this operator has not heard it since its start.
+    heard_at: Option<Time>,
+}
+
+impl SilentWire {
+    fn new(view: DeviceView, fleet: &dyn Fleet) -> Self {
+        Self { heard_at: times(view.is_heard.then(|| fleet.heard_at(&view))), device: view.device }
+    }
+}
+
+/// A deployment that failed as a whole.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = FailedDeployment)]
+struct FailureWire {
+    deployment: String,
+    /// When it failed; null if that is not known.
+    since: Option<Time>,
+    /// The latest failure of a device.
+    last_error: Option<HappenedWire>,
+}
+
+impl From<&DeploymentView> for FailureWire {
+    fn from(view: &DeploymentView) -> Self {
+        let last_error = view.aggregate.last_error.as_ref().map(HappenedWire::from);
+        Self { deployment: view.name.clone(), since: times(view.since), last_error }
+    }
 }
 
 /// A plugin file that an operator offers to devices.
@@ -71,7 +119,7 @@ impl From<KubernetesState> for KubernetesWire {
 }
 
 impl OperatorWire {
-    pub(super) fn new(view: FleetView, now: Timestamp) -> Self {
+    pub(super) fn new(view: FleetView, fleet: &dyn Fleet, now: Timestamp) -> Self {
         let FleetView {
             link,
             is_complete,
@@ -87,11 +135,20 @@ impl OperatorWire {
         let (refused, refused_reason) = refused;
         let (broker, complete) = (BrokerWire::new(link, now), is_complete);
         let (plugins, kubernetes) = (plugins.into_iter().map(Into::into).collect(), kubernetes.map(Into::into));
+        let filter = DeviceFilter { stale: true, ..DeviceFilter::default() };
+        // All devices are read only if some are silent.
+        let silent = if stale > 0 { fleet.devices(0, &filter, NAMED).0 } else { Vec::new() };
+        let deployments = fleet.deployments();
+        let failures: Vec<_> = deployments.iter().filter(|view| view.phase() == Phase::Failed).collect();
         Self {
             broker,
             complete,
             devices,
             stale,
+            silent: silent.into_iter().map(|view| SilentWire::new(view, fleet)).collect(),
+            deployments: deployments.len(),
+            failed: failures.len(),
+            failures: failures.into_iter().take(NAMED).map(Into::into).collect(),
             refused,
             refused_reason,
             doubled,
