@@ -63,6 +63,14 @@ fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
     fleet.broker.up();
     fleet.counts("web", [0, 1, 0, 0]);
 
+    // After a start it knows why and since when a deployment fails, although nothing is reported again.
+    assert_eq!(fleet.operator.take().unwrap().terminate(), 0);
+    fleet.operate();
+    let view = until("it knows since when", || fleet.deployment("web"), |view| view["since"].is_string());
+    assert_eq!((&view["phase"], &view["failing"][0]["device"]), (&json!("failed"), &json!("host-1")), "{view}");
+    assert!(view["failing"][0]["error"].as_str().unwrap().contains("db is critical"), "{view}");
+    assert_eq!(view["since"], view["failing"][0]["at"], "{view}");
+
     // A broker that was made again while the operator was off lacks the operator's mark: it reads everything.
     fleet.operator.take().unwrap().kill();
     fleet.broker.down();

@@ -12,6 +12,7 @@
 
 mod answers;
 mod plugins;
+mod writer;
 
 use crate::DOUBLED;
 use crate::agent_host::{AgentHost, Granted};
@@ -35,6 +36,7 @@ use plugins::Plugins;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use writer::{Writer, writer};
 
 /// The time between two heartbeats, with jitter of a tenth.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -241,14 +243,16 @@ impl<H: AgentHost> Agent<H> {
             return Ok(());
         }
         // The streams of descriptions and of states may be restored from copies of different age.
-        let mut is_lost = place.described.is_some_and(|known| described.is_none_or(|found| found < known));
+        let mut is_lost = place.described.is_some_and(|known| described != Some(known));
         if let Some((deployment, revision)) = &place.top {
             let key = state_key(&self.description.device, deployment);
             let found = last(&states, Bucket::State, &key).await?;
             is_lost |= found.is_none_or(|(_, held)| held != *revision);
         }
         if is_lost {
-            tracing::warn!("the broker of the fleet lost or changed acknowledged records: everything is sent again");
+            tracing::warn!(
+                "the broker of the fleet has other records of this device than it acknowledged: everything is sent again"
+            );
             self.send_again(Some(meta)).await;
         }
         Ok(())
@@ -280,12 +284,11 @@ impl<H: AgentHost> Agent<H> {
         let info = self.keys.read::<DeviceInfo>((device, &Bucket::Info.subject(&info_key(device))), &payload);
         let Ok(DeviceInfo { stamp: (theirs, _), .. }) = info else { return Ok(Some(revision)) };
         let is_same_broker = place.incarnation.as_deref() == Some(meta);
-        let is_doubled = is_same_broker && place.described.is_some_and(|described| revision > described);
-        let is_behind = place.described.is_none() && theirs >= place.epoch && place.epoch > 0;
-        if !is_doubled && (!is_behind || is_same_broker && theirs == place.epoch) {
+        let writer = writer(place, is_same_broker, (theirs, revision));
+        if writer == Writer::Known {
             return Ok(Some(revision));
         }
-        if is_doubled {
+        if writer == Writer::Another {
             let problem = format!(
                 "the broker has records of another host as device {device:?}: give each host its own [fleet] device, because \
                  they replace each other's reports"
@@ -392,7 +395,10 @@ impl<H: AgentHost> Agent<H> {
                 }
                 Answer::Unknown(why) => {
                     is_complete = false;
-                    self.connection.set_problem(Some(format!("the broker does not store a record: {why}")));
+                    // Otherwise the reason is that of the connection.
+                    if self.connection.state().is_connected {
+                        self.connection.set_problem(Some(format!("the broker does not store a record: {why}")));
+                    }
                 }
             }
         }

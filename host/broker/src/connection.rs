@@ -25,6 +25,10 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 /// The shortest time between two searches for the reason of the same failure. Each is one more connection for the
 /// broker.
 const SEARCH: Duration = Duration::from_secs(10);
+/// The reason of a lost connection is searched for after this time.
+const LOST_FOR: Duration = Duration::from_secs(3);
+/// Shown until the reason is known.
+const LOST: &str = "the connection is lost";
 /// A problem that is back within this time is the same one: a step that fails follows others that work.
 const SAME: Duration = Duration::from_secs(10);
 /// The number of texts that are remembered so that each is logged once.
@@ -64,6 +68,9 @@ impl Connection {
             .reconnect_delay_callback(move |attempt| jitter.delay(RECONNECT, attempt))
             .event_callback(move |event| {
                 note(&noted, &event);
+                if event == Event::Disconnected {
+                    explain_later(&diagnosis, &noted);
+                }
                 if matches!(event, Event::SlowConsumer(_)) {
                     losses.warn();
                 }
@@ -198,7 +205,7 @@ fn note(state: &Mutex<Condition>, event: &Event) {
                 tracing::warn!("the connection to the broker of the fleet is lost; it is tried again");
             }
             state.is_connected = false;
-            state.set(Some("the connection is lost".to_owned()), now);
+            state.set(Some(LOST.to_owned()), now);
         }
         // Refused rights arrive here only; the request that was refused times out.
         Event::ServerError(error) => {
@@ -215,6 +222,7 @@ fn connect_within(servers: usize) -> Duration {
 }
 
 /// The search for the reason why the broker cannot be reached.
+#[derive(Clone)]
 struct Diagnosis {
     link: Link,
     /// Counts connections.
@@ -235,6 +243,19 @@ impl Search {
     fn is_outdated(&self, of: &(String, u64), now: Instant) -> bool {
         self.of != *of || now.duration_since(self.ended) >= SEARCH
     }
+}
+
+/// Notes why the connection was lost, if it is not back and no attempt to connect has failed after some seconds: an
+/// attempt takes longer if the broker hangs.
+fn explain_later(diagnosis: &Diagnosis, state: &Arc<Mutex<Condition>>) {
+    let (diagnosis, state) = (diagnosis.clone(), state.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(LOST_FOR).await;
+        let problem = state.lock().unwrap_or_else(PoisonError::into_inner).problem.clone();
+        if problem.as_deref() == Some(LOST) {
+            explain(&diagnosis, &state, LOST.to_owned());
+        }
+    });
 }
 
 /// Notes why the broker cannot be reached, unless that was searched for a moment ago.

@@ -28,7 +28,7 @@ pub(crate) async fn diagnose(link: &Link) -> String {
             Ok(Ok(Login::Accepted)) => format!("{url} did not answer in time, and accepts this host now"),
             Ok(Ok(Login::Ended)) => format!("{url} ends the connection"),
             Ok(Err(why)) => why,
-            Err(_) => format!("{url} does not answer"),
+            Err(_) => format!("{url} does not answer: its server hangs, or the network drops what is sent to it"),
         };
         reasons.push(reason);
     }

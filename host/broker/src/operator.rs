@@ -27,7 +27,7 @@ use crate::leases::leases;
 use crate::link::Link;
 use detail::detail;
 use fleet::wire::{Deployment, OfferedPlugin};
-use fleet::{DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, LinkState};
+use fleet::{DeploymentView, DeviceDetail, DeviceFilter, DeviceView, Failures, FleetView, LinkState};
 use kept::KEPT;
 use model::{KeptPlace, KeptRecord, LogPage, Timestamp};
 pub use noticed::Noticed;
@@ -149,6 +149,16 @@ impl Operator {
     pub fn deployments(&self) -> Vec<DeploymentView> {
         let state = self.shared.state();
         state.names().filter_map(|name| state.deployment(name)).collect()
+    }
+
+    /// Returns the deployments that failed as a whole, at most `limit` of them with what they are.
+    pub fn failures(&self, limit: usize) -> Failures {
+        self.shared.state().failures(limit)
+    }
+
+    /// Returns devices that are not heard, at most `limit`.
+    pub fn silent(&self, limit: usize) -> Vec<DeviceView> {
+        self.shared.state().aggregator.stale_devices(limit)
     }
 
     /// Returns a deployment; `None` if it is not defined.

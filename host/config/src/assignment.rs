@@ -53,7 +53,7 @@ impl Config {
                         Some(None) => return Ok(None),
                         Some(Some(other)) => {
                             return Err(format!(
-                                "the deployment {other} has a target {id} too, which is polled: give each target another id"
+                                "the deployment {other} has a target {id} too, and its name comes first: give each target another id"
                             ));
                         }
                         None => {}

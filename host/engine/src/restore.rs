@@ -20,9 +20,6 @@ pub struct Restored {
     pub dormant: HashMap<TargetId, KnownState>,
 }
 
-/// The code of a poll that this host's configuration does not allow.
-const DENIED: &str = "denied";
-
 /// Restores known state and schedules. A schedule is restored only if its target's identity is unchanged.
 /// `forgotten_until`: the host was killed, and polls up to this time may have happened without a trace.
 pub fn restore(
@@ -33,13 +30,12 @@ pub fn restore(
 ) -> Restored {
     let schedule = |target: &Arc<RuntimeTarget>| {
         let loaded = loaded.remove(target.id())?;
-        // The configuration may allow it now. Such a poll sends nothing if not.
-        let is_denied = loaded.known.failure.as_ref().is_some_and(|failure| failure.code == DENIED);
         target.restore(loaded.known);
         let stored = loaded.schedule.filter(|stored| stored.identity == target.identity)?;
         let now = clock.wall();
         let mut schedule = not_early(stored.schedule, forgotten_until, now);
-        if is_denied {
+        // The list of networks may permit it now.
+        if target.is_denied() {
             schedule.due = schedule.due.min(now);
         }
         Some(to_monotonic(schedule, clock))

@@ -19,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of a channel to a mail server. Many delay their first answer, because most senders of spam do not wait.
 const MAIL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The code of a poll that this host does not permit.
+const DENIED: &str = "denied";
+
 /// A target that can be polled.
 #[derive(Debug)]
 pub struct RuntimeTarget {
@@ -138,8 +141,8 @@ impl RuntimeTarget {
 
     /// Returns the effect of a change from `before` to this target on the schedule.
     pub(crate) fn change_from(&self, before: &Self) -> Change {
-        fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration, &Reach) {
-            (&target.config.settings, &target.limits, target.timeout, &target.config.reach)
+        fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration) {
+            (&target.config.settings, &target.limits, target.timeout)
         }
         let scheduled = |target: &Self| {
             let config = &target.config;
@@ -147,13 +150,20 @@ impl RuntimeTarget {
         };
         if self.identity != before.identity || self.secret_digest != before.secret_digest {
             Change::Reset
-        } else if polled(self) != polled(before) {
+        } else if polled(self) != polled(before) || self.config.reach != before.config.reach && before.is_denied() {
             Change::PollNow
         } else if scheduled(self) != scheduled(before) {
             Change::Requeue
         } else {
             Change::Nothing
         }
+    }
+
+    /// Whether the last poll failed because this host did not permit an address, and a list of networks says which it
+    /// permits.
+    pub(crate) fn is_denied(&self) -> bool {
+        let is_listed = matches!(self.config.reach, Reach::Public { .. });
+        is_listed && self.known().failure.as_ref().is_some_and(|failure| failure.code == DENIED)
     }
 
     /// Returns a poll of this target, for the sandbox.

@@ -106,10 +106,29 @@ pub struct Aggregate {
     pub stale: u32,
     /// The device that polls a deployment which one device polls at a time, and its term.
     pub holder: Option<(String, u64)>,
-    /// The latest failure.
+    /// The latest failure, also if it is over.
     pub last_error: Option<Happened>,
+    /// Devices that fail now and what they last reported, the latest first, at most ten.
+    pub failing: Vec<Happened>,
     /// The latest changes of phases, newest first, at most ten.
     pub recent: Vec<Happened>,
+}
+
+impl Aggregate {
+    /// Returns why a device fails now; if that is not known, the latest failure.
+    pub fn reason(&self) -> Option<&Happened> {
+        self.failing.first().or(self.last_error.as_ref())
+    }
+}
+
+impl Happened {
+    /// Returns the device, and the error if there is one.
+    pub fn why(&self) -> String {
+        match &self.error {
+            Some(error) => format!("{}: {error}", self.device),
+            None => self.device.clone(),
+        }
+    }
 }
 
 /// A deployment whose aggregate changed.

@@ -1,24 +1,26 @@
 //! The counters of each deployment as a function of the records that arrived.
 
 mod arena;
+mod changes;
 mod index;
 mod once;
 mod records;
+mod totals;
 mod views;
 mod wheel;
 
 use crate::Labels;
-use crate::aggregate::{Aggregate, Applied, Happened, Input, Patch};
+use crate::aggregate::{Aggregate, Applied, Input, Patch};
 use crate::selector::Selector;
 use crate::stamp::{Stamp, digest};
 use arena::Arena;
 pub use arena::PREFETCHED;
+use changes::{Change, Changes, Errors};
 use index::{Index, Pair};
 use model::{Phase, Timestamp};
 use records::{DEPLOYMENTS, MOST, Record, Records};
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::HashMap;
 pub use views::DeviceView;
 use wheel::Wheel;
 
@@ -26,8 +28,6 @@ use wheel::Wheel;
 pub const STALE_AFTER: u32 = 300;
 /// The shortest time between two patches of a deployment, in seconds.
 const PATCH_EVERY: u32 = 1;
-/// The maximum number of latest changes that a deployment keeps.
-const RECENT: usize = 10;
 /// The maximum number of records of a device about deployments that do not match it. An agent could invent them without
 /// end; a few are left from deployments that matched before.
 pub const LEGROOM: usize = 256;
@@ -81,22 +81,11 @@ impl Heard {
     }
 }
 
-/// A change of a phase, with the device as a number.
-#[derive(Clone, Debug)]
-struct Change {
-    at: Timestamp,
-    device: u32,
-    phase: Phase,
-    error: Option<Arc<str>>,
-}
-
 #[derive(Debug, Default)]
 struct Deployment {
     /// The devices in each [`Slot`].
     counters: [u32; 5],
-    last_error: Option<Change>,
-    /// Oldest first.
-    recent: VecDeque<Change>,
+    changes: Changes,
     is_dirty: bool,
     /// The second of the last patch.
     patched: Option<u32>,
@@ -117,6 +106,7 @@ pub struct Aggregator {
     labels: Vec<Pair>,
     /// Labels in `labels` that no device has.
     unused_labels: usize,
+    errors: Errors,
     /// The terms of the leases under which devices reported, by device and deployment.
     terms: HashMap<(u32, u32), u64>,
     /// Deployments that changed since their last patch.
@@ -139,6 +129,7 @@ impl Aggregator {
             devices: Vec::new(),
             deployments: Vec::new(),
             records: Records::default(),
+            errors: Errors::default(),
             index: Index::default(),
             labels: Vec::new(),
             unused_labels: 0,
@@ -236,28 +227,6 @@ impl Aggregator {
         valid.map(part).fold(0, u64::wrapping_add)
     }
 
-    fn aggregate_of(&self, deployment: u32) -> Aggregate {
-        let state = &self.deployments[deployment as usize];
-        let count = |slot: Slot| state.counters[slot as usize];
-        let happened = |change: &Change| Happened {
-            at: change.at,
-            device: self.records.devices.text(change.device).to_owned(),
-            phase: change.phase,
-            error: change.error.as_deref().map(ToOwned::to_owned),
-        };
-        Aggregate {
-            matched: state.counters.iter().sum(),
-            pending: count(Slot::Pending),
-            succeeded: count(Slot::Succeeded),
-            failed: count(Slot::Failed),
-            unreported: count(Slot::Unreported),
-            stale: count(Slot::Stale),
-            holder: state.lease.as_ref().filter(|_| state.is_once).map(|(owner, term)| (owner.as_ref().into(), *term)),
-            last_error: state.last_error.as_ref().map(happened),
-            recent: state.recent.iter().rev().map(happened).collect(),
-        }
-    }
-
     fn device(&mut self, id: &str) -> u32 {
         let device = self.records.devices.number(id);
         if device as usize == self.devices.len() {
@@ -311,6 +280,7 @@ impl Aggregator {
         let is_void = |record: &Record| record.stamp.epoch < floor && record.phase != Phase::Removed;
         let void: SmallVec<[Record; 8]> = self.records.of(device).filter(is_void).collect();
         for record in void {
+            self.errors.forget((device, record.deployment));
             self.replace(device, record, Record { phase: Phase::Removed, ..record });
         }
     }
@@ -410,8 +380,10 @@ impl Aggregator {
             return if stamp == record.stamp { Applied::Same } else { Applied::Old };
         }
         self.set_term((device, record.deployment), &record, term);
+        let change = Change { at, device, phase, error: error.map(Into::into) };
+        self.errors.set((device, record.deployment), &change);
         if record.matched && record.phase != phase && self.has_right(device, record.deployment) {
-            self.note(record.deployment, Change { at, device, phase, error: error.map(Into::into) });
+            self.deployments[record.deployment as usize].changes.note(change);
         }
         self.replace(device, record, Record { stamp, phase, ..record });
         Applied::New
@@ -421,25 +393,6 @@ impl Aggregator {
     fn has_room(&self, device: u32) -> bool {
         let records = self.records.of(device);
         records.len() < LEGROOM || records.len() < MOST && records.filter(|record| !record.matched).count() < LEGROOM
-    }
-
-    fn note(&mut self, deployment: u32, change: Change) {
-        let state = &mut self.deployments[deployment as usize];
-        let is_latest = state.last_error.as_ref().is_none_or(|last| last.at <= change.at);
-        if change.error.is_some() && is_latest {
-            state.last_error = Some(change.clone());
-        }
-        // Most changes are the latest.
-        let is_last = state.recent.back().is_none_or(|other| other.at <= change.at);
-        let place =
-            if is_last { state.recent.len() } else { state.recent.partition_point(|other| other.at <= change.at) };
-        if state.recent.len() < RECENT {
-            state.recent.reserve_exact(1);
-            state.recent.insert(place, change);
-        } else if place > 0 {
-            state.recent.pop_front();
-            state.recent.insert(place - 1, change);
-        }
     }
 
     fn hear(&mut self, id: &str, digest: u64) -> Applied {
@@ -486,8 +439,12 @@ impl Aggregator {
             Phase::Failed => Slot::Failed,
             Phase::Removed => Slot::Unreported,
         };
-        let counter = &mut self.deployments[record.deployment as usize].counters[slot as usize];
+        let state = &mut self.deployments[record.deployment as usize];
+        let counter = &mut state.counters[slot as usize];
         *counter = if is_added { *counter + 1 } else { *counter - 1 };
+        if slot == Slot::Failed {
+            state.changes.count_failed(device, is_added);
+        }
         self.touch(record.deployment);
     }
 

@@ -30,5 +30,5 @@ pub use model::Phase;
 pub use selector::{Requirement, Selector};
 pub use stamp::{Stamp, digest};
 pub use view::{
-    AgentView, DeploymentView, DeviceDetail, DeviceFilter, FleetView, KubernetesState, LinkState, PluginView,
+    AgentView, DeploymentView, DeviceDetail, DeviceFilter, Failures, FleetView, KubernetesState, LinkState, PluginView,
 };

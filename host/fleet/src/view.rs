@@ -88,7 +88,7 @@ pub struct DeploymentView {
     /// The counters.
     pub aggregate: Aggregate,
     /// Since when it has failed or succeeded, as this operator counted it. If it had failed when the operator started,
-    /// the time of the latest failure; otherwise `None` until it changes, and while it is neither.
+    /// the time by the devices' clocks; otherwise `None` until it changes, and while it is neither.
     pub since: Option<Timestamp>,
 }
 
@@ -96,15 +96,26 @@ impl DeploymentView {
     /// Returns the phase of the deployment as a whole: failed if a device failed, or as many as its quorum asks for.
     /// `Removed` if the selector chooses no device. If one device polls at a time, it is the state of that device.
     pub fn phase(&self) -> Phase {
-        let needed = match self.definition.mode {
-            ModeWire::Quorum(needed) => needed.max(1),
-            ModeWire::Each | ModeWire::Once => 1,
-        };
-        let is_once = self.definition.mode == ModeWire::Once;
-        let Aggregate { matched, failed, pending, unreported, stale, succeeded, .. } = self.aggregate;
+        self.definition.mode.phase(&self.aggregate)
+    }
+}
+
+impl ModeWire {
+    /// Returns the number of devices that must fail for a deployment to fail.
+    pub fn needed(self) -> u32 {
+        match self {
+            Self::Quorum(needed) => needed.max(1),
+            Self::Each | Self::Once => 1,
+        }
+    }
+
+    /// Returns the phase of a deployment with these counters, as [`DeploymentView::phase`].
+    pub fn phase(self, counted: &Aggregate) -> Phase {
+        let is_once = self == Self::Once;
+        let Aggregate { matched, failed, pending, unreported, stale, succeeded, .. } = *counted;
         match () {
             () if matched == 0 => Phase::Removed,
-            () if failed >= needed => Phase::Failed,
+            () if failed >= self.needed() => Phase::Failed,
             () if is_once => {
                 if succeeded > 0 {
                     Phase::Succeeded
@@ -118,6 +129,17 @@ impl DeploymentView {
     }
 }
 
+/// The deployments that failed as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// The number of all deployments.
+    pub deployments: usize,
+    /// The number of those that failed.
+    pub failed: usize,
+    /// The first of those by name.
+    pub first: Vec<DeploymentView>,
+}
+
 /// A device with what it reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDetail {
@@ -129,7 +151,7 @@ pub struct DeviceDetail {
     pub info: Option<DeviceInfo>,
     /// The states of its deployments, by name.
     pub states: BTreeMap<String, DeploymentState>,
-    /// Why the description and the states are missing, if the broker does not give them.
+    /// Why the description or a state is missing, if the broker did not give it.
     pub problem: Option<String>,
 }
 

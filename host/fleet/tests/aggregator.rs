@@ -2,7 +2,9 @@
 //! devices that leave and come back, and selectors that change, each aggregate is what a recount over the newest
 //! records gives.
 
-use fleet::{Aggregate, Aggregator, Applied, Input, Labels, Phase, Requirement, STALE_AFTER, Selector, Stamp, digest};
+use fleet::{
+    Aggregate, Aggregator, Applied, Happened, Input, Labels, Phase, Requirement, STALE_AFTER, Selector, Stamp, digest,
+};
 use model::Timestamp;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,8 +123,13 @@ impl Naive {
             let has_right = |term: u64| !is_once || lease == Some(&(*device, term));
             let valid = self.states.get(&(*device, deployment));
             let valid = valid.filter(|(stamp, _, term)| stamp.epoch >= self.floor(*device) && has_right(*term));
+            let is_stale = self.now - self.heard[device] >= STALE_AFTER;
+            if let Some((stamp, Phase::Failed, _)) = valid.filter(|_| !is_stale) {
+                let (at, device) = (Timestamp::from_millis(i64::from(stamp.counter)), DEVICES[*device].to_owned());
+                found.failing.push(Happened { at, device, phase: Phase::Failed, error: Some("it failed".to_owned()) });
+            }
             let counter = match valid {
-                _ if self.now - self.heard[device] >= STALE_AFTER => &mut found.stale,
+                _ if is_stale => &mut found.stale,
                 Some((_, Phase::Pending, _)) => &mut found.pending,
                 Some((_, Phase::Succeeded, _)) => &mut found.succeeded,
                 Some((_, Phase::Failed, _)) => &mut found.failed,
@@ -216,6 +223,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn without_changes(mut aggregate: Aggregate) -> Aggregate {
     (aggregate.last_error, aggregate.recent) = (None, Vec::new());
+    aggregate.failing.sort_by(|a, b| a.device.cmp(&b.device));
     aggregate
 }
 
@@ -317,6 +325,30 @@ fn the_last_error_and_the_ten_latest_changes_follow_the_time_of_the_change() {
     // A device that does not match cannot place its errors.
     aggregator.apply(&state("stranger", 99, Phase::Failed, Some("not for you")));
     assert_eq!(aggregator.aggregate("dns").unwrap().last_error.unwrap().error.as_deref(), Some("newer"));
+}
+
+#[test]
+fn the_reason_is_that_of_a_device_that_fails_now() {
+    let mut aggregator = Aggregator::new(0);
+    aggregator.apply(&Input::Deployment { name: "dns", selector: Some(&Selector::default()), is_once: false });
+    let labels = Labels::new();
+    for device in ["a", "b"] {
+        aggregator.apply(&Input::Info { device, stamp: at(1, 1), floor: 1, labels: Some(&labels) });
+    }
+    let reason = |aggregator: &Aggregator| aggregator.aggregate("dns").unwrap().reason().map(fleet::Happened::why);
+    // States that were loaded before the devices were matched count, too.
+    aggregator.apply(&state("a", 10, Phase::Failed, Some("refused")));
+    aggregator.match_devices();
+    assert_eq!(reason(&aggregator).as_deref(), Some("a: refused"));
+    aggregator.apply(&state("b", 20, Phase::Failed, Some("timed out")));
+    assert_eq!(reason(&aggregator).as_deref(), Some("b: timed out"));
+    aggregator.apply(&state("b", 30, Phase::Succeeded, None));
+    assert_eq!(reason(&aggregator).as_deref(), Some("a: refused"), "b no longer fails");
+    aggregator.apply(&state("a", 40, Phase::Failed, Some("no route")));
+    assert_eq!(reason(&aggregator).as_deref(), Some("a: no route"), "it fails for another reason now");
+    aggregator.apply(&state("a", 50, Phase::Succeeded, None));
+    let found = aggregator.aggregate("dns").unwrap();
+    assert_eq!((found.failing.len(), found.last_error.unwrap().why()), (0, "b: timed out".to_owned()));
 }
 
 #[test]

@@ -11,7 +11,9 @@ use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
 use fleet::names::is_name;
 use fleet::wire::{Deployment, OfferedPlugin};
-use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, KubernetesState, LinkState};
+use fleet::{
+    AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, Failures, FleetView, KubernetesState, LinkState,
+};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Controller;
@@ -316,6 +318,14 @@ impl web::Fleet for Fleet {
 
     fn deployments(&self) -> Vec<DeploymentView> {
         self.counting().map(Operator::deployments).unwrap_or_default()
+    }
+
+    fn failures(&self, limit: usize) -> Failures {
+        self.counting().map(|operator| operator.failures(limit)).unwrap_or_default()
+    }
+
+    fn silent(&self, limit: usize) -> Vec<DeviceView> {
+        self.counting().map(|operator| operator.silent(limit)).unwrap_or_default()
     }
 
     fn deployment(&self, name: &str) -> Option<DeploymentView> {

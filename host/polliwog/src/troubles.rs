@@ -2,7 +2,7 @@
 
 use crate::web_host::RunningHost;
 use engine::Message;
-use model::{Class, Moment, Phase};
+use model::{Class, Moment, Timestamp};
 use notify::Trouble;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +14,39 @@ use web::Fleet as _;
 const EVERY: Duration = Duration::from_secs(2);
 /// After its start, an operator has not heard its devices yet: they count as silent after this time.
 const HEARD: Duration = Duration::from_secs(330);
+/// After a problem with the broker, the operator has heard all devices that are well after this time.
+const HEARTBEATS: Duration = Duration::from_secs(60);
 /// A problem with the fleet's broker is an alert after this time: a connection is made again within seconds.
 const BROKER: Duration = Duration::from_secs(30);
 /// The maximum number of devices that have an alert each.
 const DEVICES: usize = 1_000;
 
-/// A problem with the broker is over when there was none for this time: an agent tries again after up to 8 s, and has
-/// none until that fails.
+/// A problem with the broker is over when there was none for this time: an agent whose broker does not store records
+/// has none between a check that succeeds and the write that fails.
 const OVER: Duration = Duration::from_secs(15);
 
 /// Checks until the host ends.
 pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
     let (start, mut reported) = (host.clock.now(), BTreeMap::new());
     let mut link = Lasting::default();
+    let mut working_since = None;
     while !ending.is_cancelled() {
         let now = host.clock.now();
-        let of_link = link.lasting(of_link(&host), now);
+        let links = host.fleet.as_ref().into_iter().flat_map(|fleet| fleet.links());
+        let found = links.filter_map(|link| Some((link.problem?, link.lasts))).max_by_key(|(_, lasts)| *lasts);
+        if found.is_some() {
+            working_since = None;
+        }
+        let has_heard = now.since(start) >= HEARD && now.since(*working_since.get_or_insert(now)) >= HEARTBEATS;
+        let wall = host.clock.wall();
+        let of_link = link.lasting(found.map(|(why, lasts)| (why, lasts, wall.before(lasts))), now);
+        let of_link = of_link.map(|why| Trouble {
+            name: "fleet".to_owned(),
+            title: "this host cannot do its part in the fleet".to_owned(),
+            message: Some(why),
+        });
         let mut found = vec![(Class::Host, of_host(&host).into_iter().chain(of_link).collect())];
-        found.extend(of_fleet(&host, now.since(start) >= HEARD));
+        found.extend(of_fleet(&host, has_heard));
         for (class, troubles) in found {
             if reported.get(&class) != Some(&troubles) {
                 reported.insert(class, troubles.clone());
@@ -46,17 +61,30 @@ pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
     }
 }
 
-/// A trouble that lasts while it is away for a moment.
+/// A problem with the broker that is an alert.
 #[derive(Default)]
-struct Lasting(Option<(Trouble, Moment)>);
+struct Lasting(Option<Lasted>);
+
+struct Lasted {
+    why: String,
+    since: Timestamp,
+    /// When it was last there.
+    at: Moment,
+}
 
 impl Lasting {
-    fn lasting(&mut self, found: Option<Trouble>, now: Moment) -> Option<Trouble> {
-        if let Some(found) = found {
-            self.0 = Some((found, now));
+    /// Returns the problem that is an alert, if any. `found` is the present problem, how long it has lasted, and since
+    /// when.
+    fn lasting(&mut self, found: Option<(String, Duration, Timestamp)>, now: Moment) -> Option<String> {
+        self.0 = self.0.take().filter(|lasted| now.since(lasted.at) < OVER);
+        if let Some((why, _, since)) = found.filter(|(_, lasts, _)| self.0.is_some() || *lasts >= BROKER) {
+            // Both clocks are read one after the other: later, it would differ by a little.
+            let since = self.0.as_ref().map_or(since, |lasted| lasted.since);
+            self.0 = Some(Lasted { why, since, at: now });
         }
-        self.0 = self.0.take().filter(|(_, at)| now.since(*at) < OVER);
-        self.0.as_ref().map(|(trouble, _)| trouble.clone())
+        let lasted = self.0.as_ref()?;
+        let since = jiff::Timestamp::from_millisecond(lasted.since.as_millis()).unwrap_or_default();
+        Some(format!("{} (since {since:.0})", lasted.why))
     }
 }
 
@@ -83,14 +111,6 @@ fn of_host(host: &RunningHost) -> Vec<Trouble> {
     database.into_iter().chain(configuration).chain(telemetry).collect()
 }
 
-/// The problem of this host with the broker of its fleet. The operator and the agent of one host have the same broker.
-fn of_link(host: &RunningHost) -> Option<Trouble> {
-    let fleet = host.fleet.as_ref()?;
-    let why = fleet.links().filter(|link| link.lasts >= BROKER).find_map(|link| link.problem)?;
-    let title = "this host cannot do its part in the fleet".to_owned();
-    Some(Trouble { name: "fleet".to_owned(), title, message: Some(why) })
-}
-
 /// The problems of a fleet, if this host counts it. Empty while it still reads the records.
 fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
     let Some(fleet) = &host.fleet else { return Vec::new() };
@@ -98,41 +118,38 @@ fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
     else {
         return Vec::new();
     };
-    let failed = fleet.deployments().into_iter().filter(|deployment| deployment.phase() == Phase::Failed);
     let deployment = |deployment: fleet::DeploymentView| Trouble {
-        message: deployment.aggregate.last_error.map(|last| match last.error {
-            Some(why) => format!("{}: {why}", last.device),
-            None => last.device,
-        }),
+        message: deployment.aggregate.reason().map(fleet::Happened::why),
         title: format!("the deployment {} failed", deployment.name),
         name: deployment.name,
     };
-    let mut found = vec![(Class::Deployment, failed.map(deployment).collect())];
-    if has_heard && operator.link.is_connected {
-        let filter = fleet::DeviceFilter { stale: true, ..fleet::DeviceFilter::default() };
-        // All devices are read only if some are silent.
-        let silent = if operator.stale > 0 { fleet.devices(0, &filter, DEVICES).0 } else { Vec::new() };
+    let failures = fleet.failures(usize::MAX).first;
+    let mut found = vec![(Class::Deployment, failures.into_iter().map(deployment).collect())];
+    if has_heard {
+        let silent = fleet.silent(DEVICES);
         let device = |device: fleet::DeviceView| {
             let since = match jiff::Timestamp::from_millisecond(fleet.heard_at(&device).as_millis()) {
-                Ok(at) if device.is_heard => format!("since {at:.0}"),
-                _ => "since this operator started".to_owned(),
+                Ok(at) if device.is_heard => format!("its last heartbeat was at {at:.0}"),
+                _ => "it has sent no heartbeat since this operator started".to_owned(),
             };
             let remedy =
                 "start its host, or run `polliwog fleet status` there, which says whether it reaches the broker";
             Trouble {
                 title: format!("the device {} is not heard", device.device),
                 name: device.device,
-                message: Some(format!("it has sent nothing {since}: {remedy}")),
+                message: Some(format!("{since}: {remedy}")),
             }
         };
         let doubled = operator.doubled.into_iter().map(|device| Trouble {
             title: format!("several hosts report as device {device}"),
             name: device,
             message: Some(
-                "give each host another [fleet] device, because they replace each other's reports".to_owned(),
+                "several hosts report as this device: give each another [fleet] device, because they replace each other's \
+                 reports"
+                    .to_owned(),
             ),
         });
-        found.push((Class::Device, silent.into_iter().map(device).chain(doubled).take(DEVICES).collect()));
+        found.push((Class::Device, doubled.chain(silent.into_iter().map(device)).take(DEVICES).collect()));
     }
     found
 }
@@ -142,26 +159,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_lasts_until_it_was_away_for_a_while() {
-        let trouble = |message: &str| Trouble {
-            name: "fleet".to_owned(),
-            title: String::new(),
-            message: Some(message.to_owned()),
-        };
-        let (full, refused) = (trouble("full"), trouble("refused"));
+    fn an_alert_of_the_broker_lasts_until_there_was_no_problem_for_a_while() {
         let mut lasting = Lasting::default();
         for (second, found, expected) in [
             (0, None, None),
-            (2, Some(&full), Some(&full)),
-            (4, None, Some(&full)),
-            (16, None, Some(&full)),
-            (16, Some(&refused), Some(&refused)),
-            (30, None, Some(&refused)),
-            (31, None, None),
+            (2, Some(("full", 29)), None),
+            (4, Some(("full", 31)), Some("full")),
+            (6, None, Some("full")),
+            (18, None, Some("full")),
+            (18, Some(("refused", 0)), Some("refused")),
+            (32, None, Some("refused")),
             (33, None, None),
+            (34, Some(("refused", 1)), None),
         ] {
+            // The second clock is late by some milliseconds.
+            let wall = Timestamp::from_millis(second * 1000 + second % 10);
+            let found = found.map(|(why, lasts)| (why.to_owned(), Duration::from_secs(lasts)));
+            let found = found.map(|(why, lasts)| (why, lasts, wall.before(lasts)));
             let now = Moment::from_nanos(second * 1_000_000_000);
-            assert_eq!(lasting.lasting(found.cloned(), now).as_ref(), expected, "after {second} s");
+            let expected = expected.map(|why| format!("{why} (since 1969-12-31T23:59:33Z)"));
+            assert_eq!(lasting.lasting(found, now), expected, "after {second} s");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The interface between this crate and the fleet of the host.
 
 use ::fleet::wire::ModeWire;
-use ::fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView};
+use ::fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, Failures, FleetView};
 use futures_util::future::BoxFuture;
 use model::{CommandError, LogPage, Phase, Timestamp};
 use std::time::Duration;
@@ -18,6 +18,12 @@ pub trait Fleet: Send + Sync + 'static {
     /// Every deployment, ordered by name.
     fn deployments(&self) -> Vec<DeploymentView>;
 
+    /// The deployments that failed as a whole, at most `limit` of them with what they are.
+    fn failures(&self, limit: usize) -> Failures;
+
+    /// Devices that were not heard for 5 minutes, at most `limit`.
+    fn silent(&self, limit: usize) -> Vec<DeviceView>;
+
     /// The deployment with this name; `None` if the name is unknown.
     fn deployment(&self, name: &str) -> Option<DeploymentView>;
 
@@ -32,7 +38,7 @@ pub trait Fleet: Send + Sync + 'static {
     /// The devices that a deployment chooses, at most `limit`.
     fn devices_of(&self, deployment: &str, limit: usize) -> Vec<DeviceView>;
 
-    /// When a device was heard last, to the second, or became known if it was not heard yet.
+    /// The time of a device's last heartbeat, to the second, or when it became known if there was none yet.
     fn heard_at(&self, device: &DeviceView) -> Timestamp;
 
     /// The device with this id and what it reports, read from the broker; `None` if the id is unknown.

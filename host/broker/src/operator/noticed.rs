@@ -14,11 +14,15 @@ pub enum Noticed {
     Read(Vec<KeptRecord>, Option<KeptPlace>),
 }
 
-/// Logs what happened in a second: each of a few changes, and the number of the others.
-pub(super) fn log(happened: &[EventKind]) {
+/// Logs what happened in a second: each of a few changes, and the number of the others. While the broker is away,
+/// devices are silent for that reason, which is logged.
+pub(super) fn log(happened: &[EventKind], is_connected: bool) {
     /// A whole site may become silent in one second.
-    const LOGGED: usize = 20;
-    for event in happened.iter().take(LOGGED) {
+    const LOGGED: usize = 5;
+    let is_of_device =
+        |event: &EventKind| matches!(event, EventKind::FleetDeviceStale { .. } | EventKind::FleetDeviceHeard { .. });
+    let shown: Vec<&EventKind> = happened.iter().filter(|event| is_connected || !is_of_device(event)).collect();
+    for event in shown.iter().take(LOGGED) {
         match event {
             EventKind::FleetDeployment { deployment, current: Phase::Failed, error, .. } => {
                 tracing::warn!(
@@ -34,7 +38,7 @@ pub(super) fn log(happened: &[EventKind]) {
             _ => {}
         }
     }
-    if happened.len() > LOGGED {
-        tracing::warn!("{} more changes of the fleet in this second are in its events", happened.len() - LOGGED);
+    if let Some(more @ 1..) = shown.len().checked_sub(LOGGED) {
+        tracing::warn!("{more} more changes of the fleet in this second: see `polliwog events`");
     }
 }

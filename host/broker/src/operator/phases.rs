@@ -1,6 +1,6 @@
 //! Which deployments failed and which work, and since when.
 
-use fleet::DeploymentView;
+use fleet::{DeploymentView, Happened};
 use model::{EventKind, Phase, Timestamp};
 use std::collections::HashMap;
 
@@ -23,8 +23,11 @@ impl Phases {
     pub(super) fn begin(&mut self, all: Vec<DeploymentView>) {
         let settled = |view: DeploymentView| {
             let phase = settled(view.phase())?;
-            let failure = view.aggregate.last_error.filter(|_| phase == Phase::Failed);
-            Some((view.name, Settled { phase, since: failure.map(|last| last.at) }))
+            // As many as must fail, in the order in which they did.
+            let needed = view.definition.mode.needed() as usize;
+            let failures = view.aggregate.failing.iter().rev().filter(|_| phase == Phase::Failed);
+            let since = failures.map(|failure| failure.at).nth(needed - 1);
+            Some((view.name, Settled { phase, since }))
         };
         self.0 = Some(all.into_iter().filter_map(settled).collect());
     }
@@ -36,14 +39,16 @@ impl Phases {
             known.remove(&name);
             return None;
         };
+        if view.phase() == Phase::Removed {
+            known.remove(&name);
+        }
         let current = settled(view.phase())?;
         let previous = known.get(&name).map_or(Phase::Pending, |settled| settled.phase);
         if previous == current {
             return None;
         }
         known.insert(name.clone(), Settled { phase: current, since: Some(now) });
-        let failure = view.aggregate.last_error.filter(|_| current == Phase::Failed);
-        let error = failure.map(|last| format!("{}: {}", last.device, last.error.unwrap_or_default()));
+        let error = view.aggregate.reason().filter(|_| current == Phase::Failed).map(Happened::why);
         Some(EventKind::FleetDeployment { deployment: name, previous, current, error })
     }
 

@@ -97,7 +97,10 @@ impl Shared {
         let until = tokio::time::Instant::now() + patience;
         let mut parts = 0;
         loop {
-            let silent = || format!("device {id} does not answer: it is off, not connected, or of an earlier version");
+            let silent = || match self.connection.state().problem {
+                Some(why) => format!("device {id} cannot be asked: {why}"),
+                None => format!("device {id} does not answer: it is off, not connected, or of an earlier version"),
+            };
             let message = tokio::time::timeout_at(until, answers.next()).await.map_err(|_| silent())?;
             let message = message.ok_or_else(silent)?;
             let part: P = self.keys.read((id, &answer), &message.payload)?;

@@ -39,13 +39,15 @@ impl Shared {
         u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX)
     }
 
-    /// The time of a second of the aggregator's clock by the wall clock. It is the same at each call, unless the wall
-    /// clock was set.
+    /// The time of a second of the aggregator's clock by the wall clock, to the second. It is the same at each call,
+    /// unless the wall clock was set.
     pub(super) fn wall(&self, second: u32) -> Timestamp {
         let found = (self.now)().before(self.began.elapsed());
         let mut began = self.began_at.lock().unwrap_or_else(PoisonError::into_inner);
         *began = settled(*began, found);
-        began.after(Duration::from_secs(second.into()))
+        let at = began.after(Duration::from_secs(second.into())).as_millis();
+        // Events of that second are not earlier.
+        Timestamp::from_millis(at.saturating_add(999).div_euclid(1000) * 1000)
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, Vec<KeptPlace>> {

@@ -5,8 +5,8 @@ use super::phases::Phases;
 use crate::DOUBLED;
 use crate::bucket::of_definition;
 use fleet::wire::{Assigned, Assignment, Deployment, Lease, ModeWire, OfferedPlugin, encode};
-use fleet::{Aggregator, DeploymentView, Input, PluginView};
-use model::{EventKind, Timestamp, hex};
+use fleet::{Aggregator, DeploymentView, Failures, Input, PluginView};
+use model::{EventKind, Phase, Timestamp, hex};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -59,6 +59,8 @@ pub(super) struct State {
     pub skews: HashMap<String, i64>,
     /// Heartbeats from hosts that another host of the same device replaced.
     replaced: HashMap<String, Replaced>,
+    /// The devices that were doubled at the last look.
+    known_doubled: BTreeSet<String>,
     /// Records that were refused, and why the last one was.
     pub refused: (u64, Option<String>),
     /// Devices whose assignment is too large or could not be made, with the reason.
@@ -81,6 +83,7 @@ impl State {
             caught: Caught::default(),
             skews: HashMap::new(),
             replaced: HashMap::new(),
+            known_doubled: BTreeSet::new(),
             refused: (0, None),
             unassigned: BTreeMap::new(),
             phases: Phases::default(),
@@ -111,6 +114,18 @@ impl State {
         let mut found: Vec<String> = found.map(|(device, _)| device.clone()).collect();
         found.sort_unstable();
         found
+    }
+
+    /// The devices that became doubled since the last call, or are no longer, with what they are now.
+    pub(super) fn newly_doubled(&mut self, second: u32) -> Vec<(String, bool)> {
+        if self.replaced.is_empty() && self.known_doubled.is_empty() {
+            return Vec::new();
+        }
+        let doubled: BTreeSet<String> = self.doubled(second).into_iter().collect();
+        let changed = doubled.symmetric_difference(&self.known_doubled);
+        let changed = changed.map(|device| (device.clone(), doubled.contains(device))).collect();
+        self.known_doubled = doubled;
+        changed
     }
 
     /// Takes over a definition. Returns whether it is newer than the known one.
@@ -189,6 +204,23 @@ impl State {
         Some(view)
     }
 
+    /// The deployments that failed as a whole, at most `limit` of them with what they are.
+    pub(super) fn failures(&self, limit: usize) -> Failures {
+        let defined = self.definitions.iter().filter(|(_, known)| !known.is_deleted());
+        let mut found = Failures::default();
+        for (name, definition) in defined {
+            found.deployments += 1;
+            let counted = self.aggregator.counters(name).unwrap_or_default();
+            if definition.mode.phase(&counted) == Phase::Failed {
+                found.failed += 1;
+                if found.first.len() < limit {
+                    found.first.extend(self.deployment(name));
+                }
+            }
+        }
+        found
+    }
+
     /// Returns which of these deployments failed or work again since the last call; none at the first one, and until
     /// everything at the broker has been read.
     pub(super) fn changed_phases(&mut self, changed: impl Iterator<Item = String>, now: Timestamp) -> Vec<EventKind> {
@@ -248,7 +280,6 @@ impl State {
 mod tests {
     use super::*;
     use fleet::{Labels, Stamp};
-    use model::Phase;
 
     #[test]
     fn two_hosts_of_one_device_are_found_and_forgotten() {
@@ -270,8 +301,11 @@ mod tests {
         state.beat("a", 11, 30);
         state.beat("a", 12, 31);
         assert_eq!(state.doubled(31), ["a"]);
+        assert_eq!(state.newly_doubled(31), [("a".to_owned(), true)]);
+        assert_eq!(state.newly_doubled(32), []);
         assert_eq!(state.doubled(329), ["a"]);
         assert!(state.doubled(330).is_empty(), "one of them ended");
+        assert_eq!(state.newly_doubled(330), [("a".to_owned(), false)]);
         state.beat("a", 11, 700);
         assert!(state.doubled(700).is_empty(), "the count begins again");
     }

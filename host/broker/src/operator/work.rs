@@ -215,10 +215,17 @@ impl Work {
             false => EventKind::FleetDeviceHeard { device },
         });
         let now = (self.shared.now)();
+        let doubled = state.newly_doubled(seconds);
         let happened = state.changed_phases(changed.into_iter().map(|patch| patch.deployment), now);
         drop(state);
         let happened: Vec<EventKind> = happened.into_iter().chain(stale).collect();
-        log(&happened);
+        for (device, is_doubled) in doubled {
+            match is_doubled {
+                true => tracing::warn!("several hosts report as device {device}: give each another [fleet] device"),
+                false => tracing::info!("one host reports as device {device} now"),
+            }
+        }
+        log(&happened, self.shared.connection.state().is_connected);
         for event in happened {
             // The host stores it, unless it is ending.
             let _ = self.notices.send(Noticed::Happened(event));

@@ -154,6 +154,7 @@ fn keys(before: &TargetConfig, after: &TargetConfig) -> String {
         ("labels", before.labels != after.labels),
         ("alerts", before.alerts != after.alerts),
         ("settings", before.settings != after.settings),
+        ("the networks that it may reach", before.reach != after.reach),
     ];
     let named = named.into_iter().filter(|(_, different)| *different).map(|(key, _)| key.to_owned());
     let all: Vec<String> = values.chain(named).collect();

@@ -1,7 +1,7 @@
 //! Devices as readers see them, and the devices whose deployments changed.
 
 use super::Aggregator;
-use crate::{Labels, Phase, Stamp};
+use crate::{Aggregate, Labels, Phase, Stamp};
 
 /// A device as readers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,17 @@ impl Aggregator {
             found.push(view);
         }
         (found, None)
+    }
+
+    /// Returns members that are stale, at most `limit`.
+    pub fn stale_devices(&self, limit: usize) -> Vec<DeviceView> {
+        let stale = self.devices.iter().enumerate().filter(|(_, device)| device.is_member && device.is_stale);
+        stale.take(limit).map(|(device, _)| self.view(device as u32)).collect()
+    }
+
+    /// Returns the counters of a deployment without its changes.
+    pub fn counters(&self, deployment: &str) -> Option<Aggregate> {
+        self.deployment_names.get(deployment).map(|deployment| self.counters_of(deployment))
     }
 
     /// Returns the number of known devices, and of those that are stale.

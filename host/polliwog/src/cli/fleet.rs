@@ -9,8 +9,8 @@ pub(crate) enum FleetCommand {
     /// Show the broker, the deployments that failed, the devices that are not heard, and this host's own reports
     ///
     /// Exit code: 0 if everything works, 1 if deployments failed, devices are not heard, several hosts report as one,
-    /// records are still being read, plugins are not stored or Kubernetes cannot be followed, 2 if the broker does not
-    /// work.
+    /// records are still being read, plugins are not stored or Kubernetes cannot be followed, 2 if this host has a
+    /// problem with the broker.
     Status,
     /// List the devices
     Devices {

@@ -90,7 +90,7 @@ async fn devices(remote: &Remote, wanted: Option<String>, states: [(&str, bool);
     warn_of_broker(remote).await;
     answer(remote, &found, |found| {
         let rows: Vec<Vec<String>> = found["devices"].as_array().into_iter().flatten().map(device).collect();
-        table(&["DEVICE", "HEARD", "DEPLOYMENTS", "LABELS"], &rows)
+        table(&["DEVICE", "LAST HEARTBEAT", "DEPLOYMENTS", "LABELS"], &rows)
     })
 }
 
@@ -100,12 +100,7 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
         let row = device(found);
         print(&format!("{}; {}; labels: {}", row[0], last_heard(found), row[3]))?;
         if let Some(why) = found["problem"].as_str() {
-            complain(format!("what it reports cannot be read from the broker: {why}"));
-            let known = found["deployments"].as_object().into_iter().flatten();
-            let row = |(name, phase): (&String, &Value)| {
-                vec![name.clone(), phase.as_str().unwrap_or("unreported").to_owned()]
-            };
-            return table(&["DEPLOYMENT", "STATE"], &known.map(row).collect::<Vec<_>>());
+            complain(format!("not all that it reports can be read from the broker: {why}"));
         }
         if found["stale"] == true {
             print("what follows is what it reported before")?;
@@ -113,7 +108,12 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
         if let Some(ahead) = found["clockAheadMs"].as_i64() {
             print(&format!("its clock differs by {} s", ahead / 1000))?;
         }
-        reports(&found["reports"])
+        let reported: Vec<Value> = found["reports"].as_array().cloned().unwrap_or_default();
+        let known = found["deployments"].as_object().into_iter().flatten();
+        let others = known.filter(|(name, _)| !reported.iter().any(|report| report["deployment"] == **name));
+        let others =
+            others.map(|(name, phase)| json!({ "deployment": name, "phase": phase.as_str().unwrap_or("unreported") }));
+        reports(&reported.iter().cloned().chain(others).collect())
     })
 }
 
@@ -137,7 +137,8 @@ async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Res
 }
 
 /// 0 if everything works, 1 if deployments failed, devices are not heard, several hosts report as one, records are
-/// still being read, plugins are not stored or Kubernetes cannot be followed, 2 if the broker does not work.
+/// still being read, plugins are not stored or Kubernetes cannot be followed, 2 if this host has a problem with the
+/// broker.
 fn status_code(found: &Value) -> u8 {
     let parts = [&found["operator"], &found["agent"]];
     let parts = parts.into_iter().filter(|part| !part.is_null());
@@ -179,7 +180,7 @@ fn status(found: &Value) -> anyhow::Result<()> {
                 None => format!("devices with plugins = true in [fleet] fetch the plugin for kind {kind}"),
             })?;
         }
-        if operator["complete"] == false && operator["broker"]["connected"] == true {
+        if operator["complete"] == false && operator["broker"]["problem"].is_null() {
             print("the records of the fleet are still being read; counters are too low until then")?;
         }
         for device in operator["doubled"].as_array().into_iter().flatten() {
@@ -191,10 +192,13 @@ fn status(found: &Value) -> anyhow::Result<()> {
     }
     if !agent.is_null() {
         print(&format!(
-            "agent: device {}; {}; {} records wait for it",
+            "agent: device {}; {}; {} for it",
             text(&agent["device"]),
             of_broker(agent),
-            agent["queued"]
+            match agent["queued"].as_u64() {
+                Some(1) => "1 record waits".to_owned(),
+                _ => format!("{} records wait", agent["queued"]),
+            }
         ))?;
         reports(&agent["reports"])?;
     }
@@ -204,8 +208,8 @@ fn status(found: &Value) -> anyhow::Result<()> {
 fn deployments(found: &Value) -> anyhow::Result<()> {
     let counters = ["matched", "succeeded", "failed", "pending", "unreported", "stale"];
     let row = |deployment: &Value| {
-        let error = &deployment["lastError"];
-        let earlier = if deployment["failed"] == 0 { "earlier: " } else { "" };
+        let (failing, last) = (&deployment["failing"][0], &deployment["lastError"]);
+        let (earlier, error) = if failing.is_null() { ("earlier: ", last) } else { ("", failing) };
         let why = match error["error"].as_str() {
             Some(why) => format!("{earlier}{} at {}: {why}", text(&error["device"]), text(&error["at"])),
             None => String::new(),
@@ -246,9 +250,9 @@ fn device(device: &Value) -> Vec<String> {
     let is_stale = device["stale"] == true;
     let heard = match (device["heardAt"].as_str(), is_stale) {
         (Some(at), false) => at.to_owned(),
-        (Some(at), true) => format!("not since {at}"),
-        (None, false) => "not yet by this operator".to_owned(),
-        (None, true) => "not since this operator began".to_owned(),
+        (Some(at), true) => format!("none since {at}"),
+        (None, false) => "none yet to this operator".to_owned(),
+        (None, true) => "none since this operator began".to_owned(),
     };
     let mut deployments = list(&device["deployments"], " ");
     if is_stale && !deployments.is_empty() {
@@ -260,10 +264,10 @@ fn device(device: &Value) -> Vec<String> {
 /// When a device was heard, as a part of a sentence.
 fn last_heard(device: &Value) -> String {
     match (device["heardAt"].as_str(), device["stale"] == true) {
-        (Some(at), false) => format!("last heard at {at}"),
-        (Some(at), true) => format!("not heard since {at}"),
-        (None, false) => "not heard by this operator yet".to_owned(),
-        (None, true) => "not heard since this operator began".to_owned(),
+        (Some(at), false) => format!("last heartbeat at {at}"),
+        (Some(at), true) => format!("no heartbeat since {at}"),
+        (None, false) => "no heartbeat to this operator yet".to_owned(),
+        (None, true) => "no heartbeat since this operator began".to_owned(),
     }
 }
 
@@ -271,7 +275,8 @@ fn reports(reports: &Value) -> anyhow::Result<()> {
     let row = |report: &Value| {
         ["deployment", "phase", "at", "error"].iter().map(|column| text(&report[*column])).collect::<Vec<_>>()
     };
-    let rows: Vec<Vec<String>> = reports.as_array().into_iter().flatten().map(row).collect();
+    let present = reports.as_array().into_iter().flatten().filter(|report| report["phase"] != "removed");
+    let rows: Vec<Vec<String>> = present.map(row).collect();
     if rows.is_empty() { Ok(()) } else { table(&["DEPLOYMENT", "STATE", "SINCE", "WHY"], &rows) }
 }
 
@@ -316,18 +321,19 @@ fn failures(operator: &Value) -> anyhow::Result<()> {
         _ => Ok(()),
     };
     for failure in some("failures") {
-        let (error, since) = (&failure["lastError"], failure["since"].as_str());
+        let (error, since) = (&failure["reason"], failure["since"].as_str());
         let since = since.map_or_else(String::new, |since| format!(" since {since}"));
         let why = match error["device"].as_str() {
             Some(device) => format!("{device}: {}", text(&error["error"])),
             None => "no reason is known".to_owned(),
         };
-        print(&format!("deployment {} failed{since}: {why}", text(&failure["deployment"])))?;
+        let (name, devices, matched) = (text(&failure["deployment"]), &failure["devices"], &failure["matched"]);
+        print(&format!("deployment {name} failed{since} on {devices} of {matched} devices: {why}"))?;
     }
     more("failed", "polliwog fleet deployments")?;
     for device in some("silent") {
         print(&format!(
-            "device {} is {}",
+            "device {}: {}",
             text(&device["device"]),
             last_heard(&json!({ "stale": true, "heardAt": device["heardAt"] }))
         ))?;
@@ -360,12 +366,17 @@ async fn warn_of_broker(remote: &Remote) {
 /// Warns of kinds that no plugin of the operator serves. A device may have one.
 async fn warn_of_kinds(remote: &Remote, deployments: &[(String, Value)]) {
     let found = ask(remote, Method::Get, "/api/v1/plugins", None).await.unwrap_or_default();
-    let known = found["plugins"].as_array().into_iter().flatten().filter(|plugin| plugin["role"] == "poller");
-    let known: Vec<&str> = known.filter_map(|plugin| plugin["kind"].as_str()).collect();
+    let of_role = |role: &str| {
+        let plugins = found["plugins"].as_array().into_iter().flatten().filter(|plugin| plugin["role"] == role);
+        plugins.filter_map(|plugin| plugin["kind"].as_str()).collect::<Vec<_>>()
+    };
+    let (known, notifiers) = (of_role("poller"), of_role("notifier"));
     for (name, definition) in deployments.iter().filter(|_| !known.is_empty()) {
         for kind in definition["targets"].as_array().into_iter().flatten().filter_map(|target| target["kind"].as_str())
         {
-            if !known.contains(&kind) && !kind.contains("${") {
+            if notifiers.contains(&kind) {
+                complain(format!("deployment {name:?}: the kind {kind:?} sends notifications, and polls nothing"));
+            } else if !known.contains(&kind) && !kind.contains("${") {
                 let near = config::suggestion(kind, &known);
                 complain(format!(
                     "deployment {name:?}: devices need a plugin for the kind {kind:?}, which this host does not have{near}"
@@ -382,6 +393,9 @@ async fn later(remote: &Remote) -> String {
     let problem = fleet["operator"]["broker"]["problem"].as_str();
     problem.map_or_else(String::new, |why| format!("; devices learn it when the broker works again: {why}"))
 }
+
+/// The keys of a deployment in a file.
+const KEYS: [&str; 5] = ["name", "selector", "quorum", "once", "target"];
 
 /// Reads the deployments of a file: their names and definitions.
 fn read(written: &str) -> anyhow::Result<Vec<(String, Value)>> {
@@ -401,6 +415,9 @@ fn read(written: &str) -> anyhow::Result<Vec<(String, Value)>> {
         let name = name.with_context(|| format!("deployment {} has no name", place + 1))?;
         let fields = deployment.as_object_mut().context("a deployment is written as [[deployment]]")?;
         fields.remove("name");
+        if let Some(other) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            anyhow::bail!("deployment {name:?}: unknown key {other:?}{}", config::suggestion(other, &KEYS));
+        }
         let targets = fields.remove("target");
         let targets = targets.with_context(|| format!("deployment {name:?} has no [[deployment.target]]"))?;
         fields.insert("targets".to_owned(), targets);
@@ -427,6 +444,7 @@ mod tests {
             ("[deployment]\nname = \"a\"", "two brackets"),
             ("[[deployment]]\n[[deployment.target]]\nid = \"a\"", "deployment 1 has no name"),
             ("[[deployment]]\nname = \"a\"", "no [[deployment.target]]"),
+            ("[[deployment]]\nname = \"a\"\nselectr = 1", "unknown key \"selectr\": did you mean \"selector\"?"),
             ("[[target]]\nid = \"a\"", "unknown key \"target\""),
             ("[", "not TOML"),
         ] {

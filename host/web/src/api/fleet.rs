@@ -136,7 +136,7 @@ struct DeploymentWire {
     #[schema(schema_with = words::phase)]
     phase: &'static str,
     /// Since when it has failed or succeeded, as this operator counted it. If it had failed when the operator started,
-    /// the time of the latest failure; otherwise null until it changes, and while it is neither.
+    /// the time by the devices' clocks; otherwise null until it changes, and while it is neither.
     since: Option<Time>,
     matched: u32,
     pending: u32,
@@ -148,7 +148,10 @@ struct DeploymentWire {
     stale: u32,
     /// The device that polls, if one device polls at a time; else null.
     holder: Option<HolderWire>,
+    /// The latest failure, also if it is over.
     last_error: Option<HappenedWire>,
+    /// Devices that fail now and what they last reported, the latest first, at most ten.
+    failing: Vec<HappenedWire>,
     /// The latest changes, newest first, at most ten.
     recent: Vec<HappenedWire>,
     version: u64,
@@ -181,6 +184,7 @@ impl From<DeploymentView> for DeploymentWire {
             stale: counted.stale,
             holder: counted.holder.map(|(device, term)| HolderWire { device, term }),
             last_error: counted.last_error.as_ref().map(HappenedWire::from),
+            failing: counted.failing.iter().map(HappenedWire::from).collect(),
             recent: counted.recent.iter().map(HappenedWire::from).collect(),
             version: view.definition.version,
             definition,
@@ -208,7 +212,7 @@ struct DeviceWire {
     labels: BTreeMap<String, String>,
     /// Whether it was not heard for 5 minutes.
     stale: bool,
-    /// When it was heard last; null if this operator has not heard it since its start.
+    /// The time of its last heartbeat; null if this operator has received none since its start.
     heard_at: Option<Time>,
     /// The deployments that choose it, with the reported phase; null if it reported none, and `standby` if it has no
     /// report because another device polls.
@@ -251,7 +255,7 @@ struct DetailWire {
     /// The difference of its clock in milliseconds, if it is large: positive if it is ahead.
     clock_ahead_ms: Option<i64>,
     reports: Vec<ReportWire>,
-    /// Why the version, the inventory and the reports are missing; null if the broker gave them.
+    /// Why the version, the inventory or a report is missing; null if the broker gave them.
     problem: Option<String>,
 }
 

@@ -6,7 +6,9 @@ use crate::chart::duration;
 use crate::fleet::Fleet;
 use crate::state::Shared;
 use ::fleet::wire::ModeWire;
-use ::fleet::{AgentView, Aggregate, DeploymentView, DeviceFilter, DeviceView, FleetView, Happened, show_deployment};
+use ::fleet::{
+    AgentView, Aggregate, DeploymentView, DeviceFilter, DeviceView, Failures, FleetView, Happened, show_deployment,
+};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -83,8 +85,7 @@ fn content_of(shared: &Shared, wanted: &Wanted) -> Markup {
 
 /// The state of the fleet as a whole: its problems first.
 fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
-    let deployments = fleet.deployments();
-    let failed = deployments.iter().filter(|deployment| deployment.phase() == Phase::Failed).count();
+    let Failures { deployments, failed, .. } = fleet.failures(0);
     html! {
         @if let Some(problem) = &view.link.problem {
             p.problem role="alert" {
@@ -92,7 +93,7 @@ fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
                 @if view.link.is_connected { ". Counters may be old." } @else { ". Counters are those of the last connection." }
             }
         }
-        @if view.link.is_connected && !view.is_complete {
+        @if view.link.problem.is_none() && !view.is_complete {
             p.problem role="status" { "The records of the fleet are being read. Counters are too low until then." }
         }
         @if let Some(other) = &view.waits_for {
@@ -122,9 +123,9 @@ fn overview(shared: &Shared, fleet: &dyn Fleet, view: &FleetView) -> Markup {
             }
         }
         p.summary {
-            (view.devices) " devices, "
+            (counted(view.devices, "device")) ", "
             @if view.stale > 0 { a href="/fleet?state=stale" { strong { (view.stale) " not heard for 5 minutes" } } } @else { "0 not heard for 5 minutes" }
-            "; " (deployments.len()) " deployments, "
+            "; " (counted(deployments, "deployment")) ", "
             @if failed > 0 { strong { (failed) " failed" } } @else { "none failed" } "."
         }
     }
@@ -151,15 +152,22 @@ fn deployments(all: &[DeploymentView]) -> Markup {
 }
 
 fn row(deployment: &DeploymentView) -> Markup {
-    let Aggregate { matched, pending, succeeded, failed, unreported, stale, last_error, .. } = &deployment.aggregate;
+    let Aggregate { matched, pending, succeeded, failed, unreported, stale, .. } = &deployment.aggregate;
     html! {
         tr {
             th scope="row" { a href={ "/fleet/deployments/" (encoded(&deployment.name)) } { (deployment.name) } }
             td { (tag(Some(deployment.phase()))) @if let Some(since) = deployment.since { " for " (age(since)) } }
             td.number { (matched) } td.number { (succeeded) } td.number { (failed) } td.number { (pending) }
             td.number { (unreported) } td.number { (stale) }
-            td { @if let Some(error) = last_error { @if *failed == 0 { "earlier: " } (happened(error)) } }
+            td { (reason(&deployment.aggregate)) }
         }
+    }
+}
+
+/// Why a device fails now, or the latest failure.
+fn reason(counted: &Aggregate) -> Markup {
+    html! {
+        @if let Some(error) = counted.reason() { @if counted.failing.is_empty() { "earlier: " } (happened(error)) }
     }
 }
 
@@ -168,6 +176,10 @@ fn happened(change: &Happened) -> Markup {
         a href={ "/fleet/devices/" (encoded(&change.device)) } { (change.device) } " "
         (change.error.as_deref().unwrap_or(change.phase.as_str())) ", " (age(change.at)) " ago"
     }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A phase with its sign; a deployment that a device has not reported has none.
@@ -205,7 +217,7 @@ fn devices(fleet: &dyn Fleet, wanted: &Wanted) -> Markup {
             @if found.is_empty() { p { "No device matches." } }
             @else {
                 div.scroll { table.numbers {
-                    thead { tr { th scope="col" { "Device" } th scope="col" { "Labels" } th scope="col" { "Heard" } th scope="col" { "Deployments" } } }
+                    thead { tr { th scope="col" { "Device" } th scope="col" { "Labels" } th scope="col" { "Last heartbeat" } th scope="col" { "Deployments" } } }
                     tbody { @for device in &found { (device_row(fleet, device)) } }
                 } }
             }
@@ -220,7 +232,7 @@ fn device_row(fleet: &dyn Fleet, device: &DeviceView) -> Markup {
             th scope="row" { a href={ "/fleet/devices/" (encoded(&device.device)) } { (device.device) } }
             td { (labels(&device.labels)) }
             td { (heard(fleet, device)) }
-            td { @if device.is_stale { "before: " } @for (name, phase) in &device.deployments { (tag_on_device(fleet, name, *phase)) " " a href={ "/fleet/deployments/" (encoded(name)) } { (name) } " " } }
+            td { @if device.is_stale && !device.deployments.is_empty() { "before: " } @for (name, phase) in &device.deployments { (tag_on_device(fleet, name, *phase)) " " a href={ "/fleet/deployments/" (encoded(name)) } { (name) } " " } }
         }
     }
 }
@@ -268,10 +280,10 @@ fn as_agent(shared: &Shared, agent: &AgentView) -> Markup {
             @if let Some(problem) = &agent.link.problem {
                 p.problem role="alert" {
                     strong { "Fleet: " } (problem) ", for " (age(shared.host.now().before(agent.link.lasts)))
-                    ". Polls continue, and reports are sent when that is over."
+                    ". Polls continue" @if agent.queued > 0 { ", and reports are sent when that is over" } "."
                 }
             }
-            p { (agent.queued) " records wait for the broker." }
+            p { (counted(agent.queued as usize, "record")) " not acknowledged by the broker." }
             @if agent.reports.is_empty() { p { "No deployment is assigned to this host." } }
             @else { (reports(agent.reports.iter().cloned())) }
         }
@@ -343,7 +355,7 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
                 }
             }
         }
-        @if let Some(error) = &counted.last_error { p { @if counted.failed == 0 { "Last error, which is over: " } @else { "Last error: " } (happened(error)) } }
+        @if counted.reason().is_some() { p { "Last error: " (reason(counted)) } }
         section.target {
             h2 { "Latest changes" }
             @if counted.recent.is_empty() { p { "Nothing has changed since the operator started." } }
@@ -353,7 +365,7 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
             h2 { "Devices with " @if selector.is_empty() { "any labels" } @else { code { (selector) } } }
             @let devices = fleet.devices_of(name, LISTED);
             div.scroll { table.numbers {
-                thead { tr { th scope="col" { "Device" } th scope="col" { "Labels" } th scope="col" { "Heard" } th scope="col" { "Deployments" } } }
+                thead { tr { th scope="col" { "Device" } th scope="col" { "Labels" } th scope="col" { "Last heartbeat" } th scope="col" { "Deployments" } } }
                 tbody { @for device in &devices { (device_row(fleet, device)) } }
             } }
             @if devices.len() == LISTED { p.note { "The first " (LISTED) " devices." } }
@@ -393,7 +405,7 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
     });
     Some(html! {
         (problems(shared))
-        p.summary { "Last heard: " (heard(fleet, &detail.view)) ". " (labels(&detail.view.labels)) }
+        p.summary { "Last heartbeat: " (heard(fleet, &detail.view)) ". " (labels(&detail.view.labels)) }
         @if let Some(skew) = detail.skew {
             p.problem role="alert" {
                 "Its clock is " (duration(skew.unsigned_abs() / 1000)) @if skew > 0 { " ahead" } @else { " behind" }
@@ -402,10 +414,12 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
         }
         @match &detail.info {
             Some(info) => p { "Polliwog " (info.version) @for (fact, value) in &info.inventory { ", " (fact) " " (value) } },
-            None => p.problem role="status" {
-                "What it reports cannot be read from the broker"
-                @if let Some(why) = &detail.problem { ": " (why) } "."
-            },
+            None => {},
+        }
+        @if let Some(why) = &detail.problem {
+            p.problem role="status" { "Not all that it reports can be read from the broker: " (why) "." }
+        } @else if detail.info.is_none() {
+            p.problem role="status" { "The broker has no description of it." }
         }
         section.target {
             h2 { "Deployments" }

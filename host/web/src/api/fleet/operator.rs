@@ -3,8 +3,8 @@
 use super::common::{BrokerWire, HappenedWire};
 use crate::fleet::Fleet;
 use crate::wire::{Time, times};
-use ::fleet::{DeploymentView, DeviceFilter, DeviceView, FleetView, KubernetesState, PluginView};
-use model::{Phase, Timestamp};
+use ::fleet::{DeploymentView, DeviceView, Failures, FleetView, KubernetesState, PluginView};
+use model::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -53,7 +53,7 @@ pub(super) struct OperatorWire {
 #[schema(as = SilentDevice)]
 struct SilentWire {
     device: String,
-    /// When it was heard last; null if this operator has not heard it since its start.
+    /// The time of its last heartbeat; null if this operator has received none since its start.
     heard_at: Option<Time>,
 }
 
@@ -69,16 +69,26 @@ impl SilentWire {
 #[schema(as = FailedDeployment)]
 struct FailureWire {
     deployment: String,
-    /// When it failed; null if that is not known.
+    /// Since when it has failed, as in the deployment; null if that is not known.
     since: Option<Time>,
-    /// The latest failure of a device.
-    last_error: Option<HappenedWire>,
+    /// The number of devices that fail.
+    devices: u32,
+    /// The number of devices that the deployment chooses.
+    matched: u32,
+    /// The latest failure of a device that fails now.
+    reason: Option<HappenedWire>,
 }
 
 impl From<&DeploymentView> for FailureWire {
     fn from(view: &DeploymentView) -> Self {
-        let last_error = view.aggregate.last_error.as_ref().map(HappenedWire::from);
-        Self { deployment: view.name.clone(), since: times(view.since), last_error }
+        let counted = &view.aggregate;
+        Self {
+            deployment: view.name.clone(),
+            since: times(view.since),
+            devices: counted.failed,
+            matched: counted.matched,
+            reason: counted.reason().map(HappenedWire::from),
+        }
     }
 }
 
@@ -135,20 +145,16 @@ impl OperatorWire {
         let (refused, refused_reason) = refused;
         let (broker, complete) = (BrokerWire::new(link, now), is_complete);
         let (plugins, kubernetes) = (plugins.into_iter().map(Into::into).collect(), kubernetes.map(Into::into));
-        let filter = DeviceFilter { stale: true, ..DeviceFilter::default() };
-        // All devices are read only if some are silent.
-        let silent = if stale > 0 { fleet.devices(0, &filter, NAMED).0 } else { Vec::new() };
-        let deployments = fleet.deployments();
-        let failures: Vec<_> = deployments.iter().filter(|view| view.phase() == Phase::Failed).collect();
+        let Failures { deployments, failed, first } = fleet.failures(NAMED);
         Self {
             broker,
             complete,
             devices,
             stale,
-            silent: silent.into_iter().map(|view| SilentWire::new(view, fleet)).collect(),
-            deployments: deployments.len(),
-            failed: failures.len(),
-            failures: failures.into_iter().take(NAMED).map(Into::into).collect(),
+            silent: fleet.silent(NAMED).into_iter().map(|view| SilentWire::new(view, fleet)).collect(),
+            deployments,
+            failed,
+            failures: first.iter().map(Into::into).collect(),
             refused,
             refused_reason,
             doubled,
