@@ -250,7 +250,8 @@ impl Search {
 fn explain_later(diagnosis: &Diagnosis, state: &Arc<Mutex<Condition>>) {
     let (diagnosis, state) = (diagnosis.clone(), state.clone());
     tokio::spawn(async move {
-        tokio::time::sleep(LOST_FOR).await;
+        // Not all hosts at once.
+        tokio::time::sleep(LOST_FOR.mul_f64(Jitter::new(diagnosis.link.seed).between(1.0, 2.0))).await;
         let problem = state.lock().unwrap_or_else(PoisonError::into_inner).problem.clone();
         if problem.as_deref() == Some(LOST) {
             explain(&diagnosis, &state, LOST.to_owned());

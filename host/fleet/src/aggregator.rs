@@ -280,7 +280,7 @@ impl Aggregator {
         let is_void = |record: &Record| record.stamp.epoch < floor && record.phase != Phase::Removed;
         let void: SmallVec<[Record; 8]> = self.records.of(device).filter(is_void).collect();
         for record in void {
-            self.errors.forget((device, record.deployment));
+            self.errors.forget(record.deployment, device);
             self.replace(device, record, Record { phase: Phase::Removed, ..record });
         }
     }
@@ -381,7 +381,9 @@ impl Aggregator {
         }
         self.set_term((device, record.deployment), &record, term);
         let change = Change { at, device, phase, error: error.map(Into::into) };
-        self.errors.set((device, record.deployment), &change);
+        if record.phase == Phase::Failed || phase == Phase::Failed {
+            self.errors.set(record.deployment, &change);
+        }
         if record.matched && record.phase != phase && self.has_right(device, record.deployment) {
             self.deployments[record.deployment as usize].changes.note(change);
         }
@@ -431,21 +433,22 @@ impl Aggregator {
         if !record.matched {
             return;
         }
-        let slot = match record.phase {
+        let slot = self.slot(device, record);
+        let counter = &mut self.deployments[record.deployment as usize].counters[slot as usize];
+        *counter = if is_added { *counter + 1 } else { *counter - 1 };
+        self.touch(record.deployment);
+    }
+
+    /// The counter of a device that a deployment chooses.
+    fn slot(&self, device: u32, record: &Record) -> Slot {
+        match record.phase {
             _ if self.devices[device as usize].is_stale => Slot::Stale,
             _ if !self.has_right(device, record.deployment) => Slot::Unreported,
             Phase::Pending => Slot::Pending,
             Phase::Succeeded => Slot::Succeeded,
             Phase::Failed => Slot::Failed,
             Phase::Removed => Slot::Unreported,
-        };
-        let state = &mut self.deployments[record.deployment as usize];
-        let counter = &mut state.counters[slot as usize];
-        *counter = if is_added { *counter + 1 } else { *counter - 1 };
-        if slot == Slot::Failed {
-            state.changes.count_failed(device, is_added);
         }
-        self.touch(record.deployment);
     }
 
     fn touch(&mut self, deployment: u32) {

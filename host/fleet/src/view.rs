@@ -88,7 +88,7 @@ pub struct DeploymentView {
     /// The counters.
     pub aggregate: Aggregate,
     /// Since when it has failed or succeeded, as this operator counted it. If it had failed when the operator started,
-    /// the time by the devices' clocks; otherwise `None` until it changes, and while it is neither.
+    /// the time of the devices' reports of that; otherwise `None` until it changes, and while it is neither.
     pub since: Option<Timestamp>,
 }
 

@@ -352,6 +352,27 @@ fn the_reason_is_that_of_a_device_that_fails_now() {
 }
 
 #[test]
+fn the_errors_of_the_latest_ten_of_many_failing_devices_are_shown() {
+    let names: Vec<String> = (0..15).map(|n| format!("d{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut aggregator = all_of(&names);
+    for (counter, device) in (10..).zip(&names) {
+        aggregator.apply(&state(device, counter, Phase::Failed, Some("refused")));
+    }
+    let times = |aggregator: &Aggregator| -> Vec<i64> {
+        aggregator.aggregate("dns").unwrap().failing.iter().map(|failure| failure.at.as_millis()).collect()
+    };
+    assert_eq!(times(&aggregator), (15..25).rev().collect::<Vec<_>>());
+    let since = |needed| aggregator.failed_since("dns", needed).map(Timestamp::as_millis);
+    assert_eq!([0, 1, 12, 15, 16].map(since), [None, Some(10), Some(21), Some(24), None]);
+    // When those recover, the others are shown.
+    for (counter, device) in (30..).zip(&names[5..]) {
+        aggregator.apply(&state(device, counter, Phase::Succeeded, None));
+    }
+    assert_eq!(times(&aggregator), (10..15).rev().collect::<Vec<_>>());
+}
+
+#[test]
 fn a_deployment_is_patched_at_most_once_a_second() {
     let mut aggregator = all_of(&["a"]);
     assert_eq!(aggregator.drain().len(), 1);

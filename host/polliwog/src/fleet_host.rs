@@ -254,6 +254,11 @@ impl Fleet {
         self.counting().map(Operator::link).into_iter().chain(self.agent.as_ref().map(AgentLink::state))
     }
 
+    /// Whether this host operates a fleet, and is connected to its broker.
+    pub(crate) fn hears(&self) -> bool {
+        self.counting().is_some_and(|operator| operator.link().is_connected)
+    }
+
     fn counting(&self) -> Option<&Operator> {
         self.definer.as_ref().map(|definer| &definer.operator)
     }

@@ -14,7 +14,7 @@ use web::Fleet as _;
 const EVERY: Duration = Duration::from_secs(2);
 /// After its start, an operator has not heard its devices yet: they count as silent after this time.
 const HEARD: Duration = Duration::from_secs(330);
-/// After a problem with the broker, the operator has heard all devices that are well after this time.
+/// After each connection, the operator has heard all devices that are well after this time.
 const HEARTBEATS: Duration = Duration::from_secs(60);
 /// A problem with the fleet's broker is an alert after this time: a connection is made again within seconds.
 const BROKER: Duration = Duration::from_secs(30);
@@ -27,17 +27,13 @@ const OVER: Duration = Duration::from_secs(15);
 
 /// Checks until the host ends.
 pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
-    let (start, mut reported) = (host.clock.now(), BTreeMap::new());
-    let mut link = Lasting::default();
-    let mut working_since = None;
+    let mut reported = BTreeMap::new();
+    let (mut link, mut hearing) = (Lasting::default(), Hearing { start: host.clock.now(), connected_since: None });
     while !ending.is_cancelled() {
         let now = host.clock.now();
         let links = host.fleet.as_ref().into_iter().flat_map(|fleet| fleet.links());
         let found = links.filter_map(|link| Some((link.problem?, link.lasts))).max_by_key(|(_, lasts)| *lasts);
-        if found.is_some() {
-            working_since = None;
-        }
-        let has_heard = now.since(start) >= HEARD && now.since(*working_since.get_or_insert(now)) >= HEARTBEATS;
+        let has_heard = hearing.has_heard(host.fleet.as_ref().is_some_and(|fleet| fleet.hears()), now);
         let wall = host.clock.wall();
         let of_link = link.lasting(found.map(|(why, lasts)| (why, lasts, wall.before(lasts))), now);
         let of_link = of_link.map(|why| Trouble {
@@ -58,6 +54,23 @@ pub(crate) async fn watch(host: Arc<RunningHost>, ending: CancellationToken) {
             () = tokio::time::sleep(EVERY) => {}
             () = ending.cancelled() => {}
         }
+    }
+}
+
+/// Whether the operator has had the time to hear all devices that are well.
+struct Hearing {
+    start: Moment,
+    connected_since: Option<Moment>,
+}
+
+impl Hearing {
+    fn has_heard(&mut self, is_connected: bool, now: Moment) -> bool {
+        let since = self.connected_since.get_or_insert(now);
+        let has_heard = now.since(self.start) >= HEARD && now.since(*since) >= HEARTBEATS;
+        if !is_connected {
+            self.connected_since = None;
+        }
+        is_connected && has_heard
     }
 }
 
@@ -157,6 +170,24 @@ fn of_fleet(host: &RunningHost, has_heard: bool) -> Vec<(Class, Vec<Trouble>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silent_devices_are_alerts_a_minute_after_a_connection() {
+        let mut hearing = Hearing { start: Moment::from_nanos(0), connected_since: None };
+        for (second, is_connected, expected) in [
+            (2, true, false),
+            (328, true, false),
+            (330, true, true),
+            (340, false, false),
+            (640, false, false),
+            (650, true, false),
+            (708, true, false),
+            (710, true, true),
+        ] {
+            let now = Moment::from_nanos(second * 1_000_000_000);
+            assert_eq!(hearing.has_heard(is_connected, now), expected, "after {second} s");
+        }
+    }
 
     #[test]
     fn an_alert_of_the_broker_lasts_until_there_was_no_problem_for_a_while() {

@@ -1,8 +1,8 @@
-//! Who wrote the description of this device that the broker has.
+//! The writer of the description of this device that the broker has.
 
 use model::FleetPlace;
 
-/// Who wrote a description.
+/// The writer of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     /// This host, with the database that it has.

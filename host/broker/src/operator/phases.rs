@@ -19,14 +19,15 @@ impl Phases {
         self.0.is_some()
     }
 
-    /// Takes the phases of all deployments as known.
-    pub(super) fn begin(&mut self, all: Vec<DeploymentView>) {
+    /// Takes the phases of all deployments as known. The function says since when one has failed.
+    pub(super) fn begin(
+        &mut self,
+        all: Vec<DeploymentView>,
+        failed_since: impl Fn(&DeploymentView) -> Option<Timestamp>,
+    ) {
         let settled = |view: DeploymentView| {
             let phase = settled(view.phase())?;
-            // As many as must fail, in the order in which they did.
-            let needed = view.definition.mode.needed() as usize;
-            let failures = view.aggregate.failing.iter().rev().filter(|_| phase == Phase::Failed);
-            let since = failures.map(|failure| failure.at).nth(needed - 1);
+            let since = failed_since(&view).filter(|_| phase == Phase::Failed);
             Some((view.name, Settled { phase, since }))
         };
         self.0 = Some(all.into_iter().filter_map(settled).collect());

@@ -97,9 +97,10 @@ impl Shared {
         let until = tokio::time::Instant::now() + patience;
         let mut parts = 0;
         loop {
-            let silent = || match self.connection.state().problem {
-                Some(why) => format!("device {id} cannot be asked: {why}"),
-                None => format!("device {id} does not answer: it is off, not connected, or of an earlier version"),
+            let silent = || {
+                let link = self.connection.state();
+                let or = link.problem.map(|why| format!("; or that is why: {why}")).unwrap_or_default();
+                format!("device {id} does not answer: it is off, not connected, or of an earlier version{or}")
             };
             let message = tokio::time::timeout_at(until, answers.next()).await.map_err(|_| silent())?;
             let message = message.ok_or_else(silent)?;

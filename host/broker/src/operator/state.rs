@@ -227,7 +227,8 @@ impl State {
         if !self.phases.has_begun() {
             if self.is_complete() {
                 let all = self.names().filter_map(|name| self.deployment(name)).collect();
-                self.phases.begin(all);
+                let aggregator = &self.aggregator;
+                self.phases.begin(all, |view| aggregator.failed_since(&view.name, view.definition.mode.needed()));
             }
             return Vec::new();
         }

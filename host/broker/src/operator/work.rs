@@ -215,17 +215,19 @@ impl Work {
             false => EventKind::FleetDeviceHeard { device },
         });
         let now = (self.shared.now)();
-        let doubled = state.newly_doubled(seconds);
+        let is_connected = self.shared.connection.state().is_connected;
+        // Nothing is heard of them while the broker is away.
+        let doubled = if is_connected { state.newly_doubled(seconds) } else { Vec::new() };
         let happened = state.changed_phases(changed.into_iter().map(|patch| patch.deployment), now);
         drop(state);
         let happened: Vec<EventKind> = happened.into_iter().chain(stale).collect();
         for (device, is_doubled) in doubled {
             match is_doubled {
                 true => tracing::warn!("several hosts report as device {device}: give each another [fleet] device"),
-                false => tracing::info!("one host reports as device {device} now"),
+                false => tracing::info!("several hosts no longer report as device {device}"),
             }
         }
-        log(&happened, self.shared.connection.state().is_connected);
+        log(&happened, is_connected);
         for event in happened {
             // The host stores it, unless it is ending.
             let _ = self.notices.send(Noticed::Happened(event));

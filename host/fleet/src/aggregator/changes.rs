@@ -1,16 +1,14 @@
 //! The latest changes of a deployment, and the errors of devices that fail now.
 
 use model::{Phase, Timestamp};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The maximum number of latest changes that a deployment keeps.
 const RECENT: usize = 10;
-/// The maximum number of failing devices of a deployment whose errors are shown.
-const FAILING: usize = 10;
-/// The maximum number of errors that are kept. There are more only if most of a large fleet fails, and then ten of each
-/// deployment say as much.
-const ERRORS: usize = 100_000;
+/// The maximum number of errors that are kept, about 2 MB. If more devices fail at once, only the latest error of a
+/// deployment is known.
+const ERRORS: usize = 16_384;
 
 /// A change of a phase, with the device as a number.
 #[derive(Clone, Debug)]
@@ -21,30 +19,30 @@ pub(super) struct Change {
     pub error: Option<Arc<str>>,
 }
 
-/// The errors of all records that say that a deployment failed, also of those that do not count: they may later.
+/// The errors of all records that say that a deployment failed, by deployment and device. Also those of records that do
+/// not count: they may later.
 #[derive(Default)]
-pub(super) struct Errors(HashMap<(u32, u32), Change>);
+pub(super) struct Errors(BTreeMap<(u32, u32), Change>);
 
 impl Errors {
     /// Takes over what a device reports of a deployment.
-    pub(super) fn set(&mut self, key: (u32, u32), change: &Change) {
-        let is_known = self.0.contains_key(&key);
+    pub(super) fn set(&mut self, deployment: u32, change: &Change) {
+        let key = (deployment, change.device);
         if change.phase != Phase::Failed {
-            if is_known {
-                self.0.remove(&key);
-            }
-        } else if is_known || self.0.len() < ERRORS {
+            self.0.remove(&key);
+        } else if self.0.len() < ERRORS || self.0.contains_key(&key) {
             self.0.insert(key, change.clone());
         }
     }
 
     /// Forgets the error of a record that is void.
-    pub(super) fn forget(&mut self, key: (u32, u32)) {
-        self.0.remove(&key);
+    pub(super) fn forget(&mut self, deployment: u32, device: u32) {
+        self.0.remove(&(deployment, device));
     }
 
-    pub(super) fn get(&self, key: (u32, u32)) -> Option<&Change> {
-        self.0.get(&key)
+    /// The errors of a deployment.
+    pub(super) fn of(&self, deployment: u32) -> impl Iterator<Item = &Change> {
+        self.0.range((deployment, 0)..=(deployment, u32::MAX)).map(|(_, change)| change)
     }
 }
 
@@ -54,8 +52,6 @@ pub(super) struct Changes {
     last_error: Option<Change>,
     /// Oldest first.
     recent: VecDeque<Change>,
-    /// Some of the devices that count as failed.
-    failing: Vec<u32>,
 }
 
 impl Changes {
@@ -78,24 +74,11 @@ impl Changes {
         }
     }
 
-    /// Notes that a device counts as failed, or no longer.
-    pub(super) fn count_failed(&mut self, device: u32, is_failed: bool) {
-        if !is_failed {
-            self.failing.retain(|failing| *failing != device);
-        } else if self.failing.len() < FAILING {
-            self.failing.push(device);
-        }
-    }
-
     pub(super) fn last_error(&self) -> Option<&Change> {
         self.last_error.as_ref()
     }
 
     pub(super) fn recent(&self) -> impl Iterator<Item = &Change> {
         self.recent.iter().rev()
-    }
-
-    pub(super) fn failing(&self) -> impl Iterator<Item = u32> {
-        self.failing.iter().copied()
     }
 }

@@ -108,7 +108,8 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
         if let Some(ahead) = found["clockAheadMs"].as_i64() {
             print(&format!("its clock differs by {} s", ahead / 1000))?;
         }
-        let reported: Vec<Value> = found["reports"].as_array().cloned().unwrap_or_default();
+        let reported = found["reports"].as_array().into_iter().flatten().filter(|report| report["phase"] != "removed");
+        let reported: Vec<Value> = reported.cloned().collect();
         let known = found["deployments"].as_object().into_iter().flatten();
         let others = known.filter(|(name, _)| !reported.iter().any(|report| report["deployment"] == **name));
         let others =
@@ -209,7 +210,8 @@ fn deployments(found: &Value) -> anyhow::Result<()> {
     let counters = ["matched", "succeeded", "failed", "pending", "unreported", "stale"];
     let row = |deployment: &Value| {
         let (failing, last) = (&deployment["failing"][0], &deployment["lastError"]);
-        let (earlier, error) = if failing.is_null() { ("earlier: ", last) } else { ("", failing) };
+        let earlier = if deployment["failed"] == 0 { "earlier: " } else { "" };
+        let error = if failing.is_null() { last } else { failing };
         let why = match error["error"].as_str() {
             Some(why) => format!("{earlier}{} at {}: {why}", text(&error["device"]), text(&error["at"])),
             None => String::new(),

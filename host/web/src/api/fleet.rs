@@ -136,7 +136,7 @@ struct DeploymentWire {
     #[schema(schema_with = words::phase)]
     phase: &'static str,
     /// Since when it has failed or succeeded, as this operator counted it. If it had failed when the operator started,
-    /// the time by the devices' clocks; otherwise null until it changes, and while it is neither.
+    /// the time of the devices' reports of that; otherwise null until it changes, and while it is neither.
     since: Option<Time>,
     matched: u32,
     pending: u32,

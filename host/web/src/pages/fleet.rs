@@ -167,7 +167,7 @@ fn row(deployment: &DeploymentView) -> Markup {
 /// Why a device fails now, or the latest failure.
 fn reason(counted: &Aggregate) -> Markup {
     html! {
-        @if let Some(error) = counted.reason() { @if counted.failing.is_empty() { "earlier: " } (happened(error)) }
+        @if let Some(error) = counted.reason() { @if counted.failed == 0 { "earlier: " } (happened(error)) }
     }
 }
 
