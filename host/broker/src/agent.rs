@@ -395,7 +395,7 @@ impl<H: AgentHost> Agent<H> {
                 }
                 Answer::Unknown(why) => {
                     is_complete = false;
-                    // Otherwise the reason is that of the connection.
+                    // While there is no connection, that is the reason.
                     if self.connection.state().is_connected {
                         self.connection.set_problem(Some(format!("the broker does not store a record: {why}")));
                     }

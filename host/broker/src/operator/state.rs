@@ -116,7 +116,7 @@ impl State {
         found
     }
 
-    /// The devices that became doubled since the last call, or are no longer, with what they are now.
+    /// The devices as which several hosts report since the last call, with `true`, or no longer do, with `false`.
     pub(super) fn newly_doubled(&mut self, second: u32) -> Vec<(String, bool)> {
         if self.replaced.is_empty() && self.known_doubled.is_empty() {
             return Vec::new();

@@ -263,7 +263,7 @@ fn device(device: &Value) -> Vec<String> {
     vec![text(&device["device"]), heard, deployments, list(&device["labels"], "=")]
 }
 
-/// When a device was heard, as a part of a sentence.
+/// The time of a device's last heartbeat, as a part of a sentence.
 fn last_heard(device: &Value) -> String {
     match (device["heardAt"].as_str(), device["stale"] == true) {
         (Some(at), false) => format!("last heartbeat at {at}"),

@@ -412,10 +412,7 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
                 ": times that it reports are wrong by that."
             }
         }
-        @match &detail.info {
-            Some(info) => p { "Polliwog " (info.version) @for (fact, value) in &info.inventory { ", " (fact) " " (value) } },
-            None => {},
-        }
+        @if let Some(info) = &detail.info { p { "Polliwog " (info.version) @for (fact, value) in &info.inventory { ", " (fact) " " (value) } } }
         @if let Some(why) = &detail.problem {
             p.problem role="status" { "Not all that it reports can be read from the broker: " (why) "." }
         } @else if detail.info.is_none() {
