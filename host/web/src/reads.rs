@@ -1,6 +1,5 @@
 //! Reads of this host's API by the operator of its fleet, which has no token.
 
-use crate::api;
 use crate::error::ApiError;
 use crate::state::Shared;
 use axum::Router;
@@ -23,8 +22,9 @@ pub struct Reads {
 }
 
 impl Reads {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self { routes: api::routes().0.with_state(shared) }
+    /// `routes` are those of the API that need a token.
+    pub(crate) fn new(routes: Router<Shared>, shared: Shared) -> Self {
+        Self { routes: routes.with_state(shared) }
     }
 
     /// Returns the status and the body of the answer to a read of a path, which may have a query.

@@ -120,8 +120,9 @@ pub fn serve(
     let hour = Arc::new(LastHour::default());
     tokio::spawn(measure(hour.clone(), host.clone(), ending.clone()));
     let shared = Shared { host, auth, gauges, ending, pictures: Arc::default(), hour, kept: Arc::default() };
-    let reads = Reads::new(shared.clone());
-    Ok((listen(port, router(shared), listening)?, reads))
+    let (guarded, open) = api::routes();
+    let reads = Reads::new(guarded.clone(), shared.clone());
+    Ok((listen(port, router(guarded, open, shared), listening)?, reads))
 }
 
 /// Serves `/metrics` until the host ends, without authentication. Returns the bound address.
@@ -175,11 +176,11 @@ fn listen(port: Port, routes: Router, listening: Listening) -> Result<SocketAddr
     Ok(bound)
 }
 
-fn router(shared: Shared) -> Router {
-    let (api_routes, health) = api::routes();
+/// Combines the pages with the API's routes: those that need a token, and those that do not.
+fn router(guarded: Router<Shared>, open: Router<Shared>, shared: Shared) -> Router {
     let guarded = Router::new()
         .merge(pages::routes())
-        .merge(api_routes)
+        .merge(guarded)
         .route("/logout", post(pages::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
@@ -187,7 +188,7 @@ fn router(shared: Shared) -> Router {
         .layer(map_response(api::in_words))
         .layer(from_fn_with_state(shared.clone(), guard));
     Router::new()
-        .merge(health)
+        .merge(open)
         .route("/login", get(pages::login).post(pages::log_in))
         .route("/assets/{file}", get(pages::asset))
         .route("/status/{name}", get(pages::public_status))
