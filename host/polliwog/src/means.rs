@@ -6,6 +6,8 @@ use model::Kind;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Plugin;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
 /// Descriptors reserved for our listeners, the database, plugins and the log.
@@ -61,12 +63,9 @@ pub(crate) fn trim_heap() {
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
 pub(crate) fn release_start(plugins: &[Plugin]) {
     trim_heap();
-    let (Ok(maps), Ok(own)) = (std::fs::read_to_string("/proc/self/smaps"), std::fs::read_link("/proc/self/exe"))
-    else {
-        return;
-    };
+    let (Ok(maps), Ok(own)) = (File::open("/proc/self/smaps"), std::fs::read_link("/proc/self/exe")) else { return };
     let images: Vec<Range<usize>> = plugins.iter().map(Plugin::image).collect();
-    for Range { start, end } in unmodified(&maps, &own.to_string_lossy(), &images) {
+    for Range { start, end } in unmodified(BufReader::new(maps), &own.to_string_lossy(), &images) {
         // SAFETY: the mapping belongs to this program's file or to a plugin that is borrowed here, so it is not removed
         // meanwhile. It is not writable, and none of its pages was modified, so the system reads the same bytes again.
         let _ = unsafe { rustix::mm::madvise(start as *mut _, end - start, rustix::mm::Advice::LinuxDontNeed) };
@@ -75,9 +74,11 @@ pub(crate) fn release_start(plugins: &[Plugin]) {
 
 /// Returns the mappings of files that are not writable and have no modified page, from the text of `/proc/self/smaps`:
 /// those of `program`, and those within `images`.
-fn unmodified(maps: &str, program: &str, images: &[Range<usize>]) -> Vec<Range<usize>> {
+///
+/// It is read by lines: the instance pool has more than a thousand mappings, whose text has a megabyte.
+fn unmodified(maps: impl BufRead, program: &str, images: &[Range<usize>]) -> Vec<Range<usize>> {
     let (mut found, mut current) = (Vec::new(), None);
-    for line in maps.lines() {
+    for line in maps.lines().map_while(Result::ok) {
         if let Some(("Anonymous", rest)) = line.split_once(':') {
             if let Some(range) = current.take().filter(|_| rest.trim() == "0 kB") {
                 found.push(range);
@@ -170,7 +171,7 @@ mod tests {
         ];
         let image = 0x9000..0xb000;
         let expected = [0x1000..0x3000, 0x3000..0x5000, 0x9000..0xa000];
-        assert_eq!(unmodified(&maps.concat(), "/bin/polliwog", &[image]), expected);
+        assert_eq!(unmodified(maps.concat().as_bytes(), "/bin/polliwog", &[image]), expected);
         release_start(&[]);
     }
 }
