@@ -42,9 +42,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::Level;
 
-/// How long a thread for blocking work waits for more. It keeps its unused memory, and the start has nine of them. With
-/// tokio's ten seconds, rare work keeps all of them alive in turn.
-const BLOCKING: Duration = Duration::from_secs(1);
+/// How long a thread for blocking work waits for more. Until it ends, the allocator keeps the memory that it freed.
+/// The start has nine such threads, and with tokio's ten seconds rare work would keep all of them alive in turn.
+const BLOCKING_IDLE: Duration = Duration::from_secs(1);
 
 /// Polls allocate on one thread what another one frees, and a large estate has millions of small blocks: the system's
 /// allocator searches for free ones in all of its memory.
@@ -82,7 +82,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
     let log = Arc::new(logging::start(level, format)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .thread_keep_alive(BLOCKING)
+        .thread_keep_alive(BLOCKING_IDLE)
         .on_thread_start(move || {
             if serves {
                 means::yield_to_polls();

@@ -75,7 +75,7 @@ pub(crate) fn release_start(plugins: &[Plugin]) {
 /// Returns the mappings of files that are not writable and have no modified page, from the text of `/proc/self/smaps`:
 /// those of `program`, and those within `images`.
 ///
-/// It is read by lines: the instance pool has more than a thousand mappings, whose text has a megabyte.
+/// The text is read by lines, because it has about a megabyte: the instance pool has more than a thousand mappings.
 fn unmodified(maps: impl BufRead, program: &str, images: &[Range<usize>]) -> Vec<Range<usize>> {
     let (mut found, mut current) = (Vec::new(), None);
     for line in maps.lines().map_while(Result::ok) {
