@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The first report of each target, before the measurement: new dependencies are committed at once.
     for (n, known) in known.iter_mut().enumerate() {
         let changes = known.merge(report(&mut random), at(begin), &Aliases::new());
-        let schedule = Some(schedule(n, begin));
+        let schedule = Some(schedule(n, at(begin), at(begin)));
         store.writer().commit(
             Commit {
                 target: id(n),
@@ -57,9 +57,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         for second in from..to {
             let due = (0..TARGETS).filter(|n| (second - begin) % INTERVAL == (*n as i64 * INTERVAL) / TARGETS as i64);
             for n in due {
-                let changes = known[n].merge(report(&mut random), at(second), &Aliases::new());
+                // Within the second, as a real target is due at any time.
+                let polled = Timestamp::from_millis(second * 1000 + (random.next() * 1000.0) as i64);
+                let reported = polled.after(Duration::from_millis(1 + (random.next() * 20.0) as u64));
+                let changes = known[n].merge(report(&mut random), reported, &Aliases::new());
                 assert!(!changes.is_urgent(), "a report without changes");
-                let progress = Progress::of(id(n), kind(), schedule(n, second), &known[n]);
+                let progress = Progress::of(id(n), kind(), schedule(n, polled, reported), &known[n]);
                 gathered.insert(n, Progress { changes, ..progress });
             }
         }
@@ -93,9 +96,9 @@ fn report(random: &mut Random) -> Outcome {
     Outcome::Success(Report { dependencies: (0..DEPENDENCIES).map(dependency).collect(), ..Report::default() })
 }
 
-fn schedule(n: usize, polled: i64) -> StoredSchedule {
+fn schedule(n: usize, polled: Timestamp, reported: Timestamp) -> StoredSchedule {
     let schedule = Schedule {
-        due: at(polled + INTERVAL),
+        due: polled.after(Duration::from_secs(INTERVAL as u64)),
         interval: Some(Duration::from_secs(INTERVAL as u64)),
         failures: 0,
         first_failure: None,
@@ -104,12 +107,12 @@ fn schedule(n: usize, polled: i64) -> StoredSchedule {
         breaker: Breaker { state: BreakerState::Closed, open_for: None, since: None },
         dead: None,
         revived: false,
-        last_success: Some(at(polled)),
-        last_polled: Some(at(polled)),
-        last_change: Some(at(1_784_000_000)),
+        last_success: Some(reported),
+        last_polled: Some(polled),
+        last_change: Some(Timestamp::from_millis(1_784_000_000_000 + n as i64)),
         critical: false,
         rates: Rates {
-            quiet: Rate { changes: 0.5, seconds: polled as f32 % 1e6 },
+            quiet: Rate { changes: 0.5, seconds: (polled.as_millis() as f64 / 1000.0 % 1e6) as f32 },
             trouble: Rate { changes: 1.0, seconds: 60.0 },
         },
     };

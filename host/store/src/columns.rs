@@ -1,280 +1,214 @@
-//! Latency points and volatile fields by column, as they are compressed: the values of one column are alike.
+//! Latency points and rows of the journal by column, as they are compressed: the values of one column are alike.
 
-use crate::wire::{Journal, LiveWire, PointWire, ScheduleWire, Snapshot, StoredPoint, WindowWire, unpack, unpacked};
+use crate::digits::{Codes, code, micros};
+use crate::wire::{LiveWire, Measurements, Moving, PointWire, ScheduleEntry, ScheduleWire, StoredPoint, WindowWire};
+use crate::{legacy, wire};
 use model::Sketch;
 use serde::{Deserialize, Serialize};
-
-/// Latency points, each with the slot of its dependency.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct PointColumns {
-    slots: Vec<u32>,
-    windows: Vec<u32>,
-    counts: Vec<u32>,
-    means: Vec<u32>,
-    /// The mean less the minimum; 0 for a point with one measurement.
-    below: Vec<u32>,
-    /// The maximum less the mean.
-    above: Vec<u32>,
-}
-
-/// The distributions of points, in the same order.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct SketchColumns {
-    /// The number of buckets of each.
-    lengths: Vec<u16>,
-    buckets: Vec<u8>,
-    counts: Vec<u32>,
-}
 
 /// Latency points with their distributions. Each window is stored as its difference from the last one, because equal
 /// small numbers compress best.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct BlockColumns {
-    points: PointColumns,
-    sketches: SketchColumns,
+    slots: Vec<u32>,
+    windows: Vec<u32>,
+    counts: Vec<u32>,
+    means: Codes,
+    /// The code of the mean less that of the minimum; 0 for a point with one measurement.
+    below: Vec<u16>,
+    /// The code of the maximum less that of the mean.
+    above: Vec<u16>,
+    /// The number of buckets of each distribution.
+    lengths: Vec<u16>,
+    buckets: Vec<u8>,
+    measurements: Vec<u32>,
 }
 
 impl<'a> FromIterator<&'a StoredPoint> for BlockColumns {
     fn from_iter<I: IntoIterator<Item = &'a StoredPoint>>(points: I) -> Self {
-        let (mut sketches, mut last) = (SketchColumns::default(), 0);
-        let points = points.into_iter().map(|StoredPoint { slot, point, sketch }| {
-            let window = point.window.wrapping_sub(std::mem::replace(&mut last, point.window));
+        let (mut columns, mut last) = (Self::default(), 0);
+        for StoredPoint { slot, point, sketch } in points {
+            let mean = code(point.mean_us);
+            columns.slots.push(*slot);
+            columns.windows.push(point.window.wrapping_sub(std::mem::replace(&mut last, point.window)));
+            columns.counts.push(point.count);
+            columns.means.push(mean);
+            columns.below.push(mean.saturating_sub(code(point.min_us)));
+            columns.above.push(code(point.max_us).saturating_sub(mean));
             let buckets = sketch.buckets();
-            sketches.lengths.push(buckets.len() as u16);
-            sketches.buckets.extend(buckets.iter().map(|(bucket, _)| bucket));
-            sketches.counts.extend(buckets.iter().map(|(_, count)| count));
-            (*slot, PointWire { window, ..*point })
-        });
-        let points = points.collect();
-        Self { points, sketches }
+            columns.lengths.push(buckets.len() as u16);
+            columns.buckets.extend(buckets.iter().map(|(bucket, _)| bucket));
+            columns.measurements.extend(buckets.iter().map(|(_, count)| count));
+        }
+        columns
     }
 }
 
 impl BlockColumns {
     /// Returns the points. A column that is too short ends them.
     pub(crate) fn points(self) -> impl Iterator<Item = StoredPoint> {
-        let SketchColumns { lengths, buckets, counts } = self.sketches;
-        let (mut buckets, mut last) = (buckets.into_iter().zip(counts), 0_u32);
-        self.points.points().zip(lengths).map(move |((slot, point), length)| {
-            last = last.wrapping_add(point.window);
-            let point = PointWire { window: last, ..point };
-            let sketch = Sketch::of_buckets(buckets.by_ref().take(length.into()));
-            StoredPoint { slot, point, sketch }
-        })
+        let values = self.slots.into_iter().zip(self.windows).zip(self.counts);
+        let latencies = self.means.codes().zip(self.below).zip(self.above);
+        let mut buckets = self.buckets.into_iter().zip(self.measurements);
+        let mut last = 0_u32;
+        values.zip(latencies).zip(self.lengths).map(
+            move |((((slot, window), count), ((mean, below), above)), length)| {
+                last = last.wrapping_add(window);
+                let (min_us, max_us) = (micros(mean.saturating_sub(below)), micros(mean.saturating_add(above)));
+                let point = PointWire { window: last, min_us, max_us, mean_us: micros(mean), count };
+                StoredPoint { slot, point, sketch: Sketch::of_buckets(buckets.by_ref().take(length.into())) }
+            },
+        )
     }
 }
 
-/// Decodes a block of points; those of an earlier version of the schema have no distributions. `None` if it is damaged.
+/// Decodes a block of points, also of earlier versions. `None` if it is damaged.
 pub(crate) fn block(bytes: &[u8]) -> Option<Vec<StoredPoint>> {
-    if let Some(block) = unpacked(bytes).and_then(|plain| postcard::from_bytes::<BlockColumns>(&plain).ok()) {
-        return Some(block.points().collect());
-    }
-    let points = unpack(bytes, |columns: PointColumns| columns.points().collect::<Vec<_>>())?;
-    let sketch = Sketch::default();
-    Some(points.into_iter().map(|(slot, point)| StoredPoint { slot, point, sketch: sketch.clone() }).collect())
-}
-
-/// The points of several targets.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct OwnedColumns {
-    /// The target of each point.
-    owners: Vec<i64>,
-    block: BlockColumns,
-}
-
-impl OwnedColumns {
-    pub(crate) fn new(points: &[(i64, StoredPoint)]) -> Self {
-        let owners = points.iter().map(|(owner, _)| *owner).collect();
-        Self { owners, block: points.iter().map(|(_, point)| point).collect() }
-    }
-
-    pub(crate) fn points(self) -> impl Iterator<Item = (i64, StoredPoint)> {
-        self.owners.into_iter().zip(self.block.points())
+    match wire::unpack::<BlockColumns>(bytes) {
+        Some(columns) => Some(columns?.points().collect()),
+        None => legacy::block(bytes),
     }
 }
 
-/// A row of the journal.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct JournalColumns {
-    at: i64,
-    ended: bool,
+/// The schedules in a row of the journal, in the order of its targets.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ScheduleColumns {
+    /// The time of the row less that of the last poll.
+    polled: Vec<Option<i64>>,
+    /// The next due time less the last poll, or less the time of the row without one; so are the next two.
+    due: Vec<i64>,
+    succeeded: Vec<Option<i64>>,
+    reported: Vec<Option<i64>>,
+    intervals: Vec<Option<u64>>,
+    rates: [Vec<f32>; 4],
+    /// Whether the rest of the schedule is in `rest`; otherwise it is that of the target's row before.
+    is_new: Vec<bool>,
+    rest: Vec<ScheduleWire>,
+}
+
+impl ScheduleColumns {
+    /// Makes columns of the entries of a row that was written at a time.
+    pub(crate) fn new(entries: impl IntoIterator<Item = ScheduleEntry>, at: i64) -> Self {
+        let mut columns = Self::default();
+        for ScheduleEntry { moving, last_report, rest } in entries {
+            let base = moving.last_polled.unwrap_or(at);
+            let since = |time: Option<i64>| time.map(|time| base.wrapping_sub(time));
+            columns.polled.push(moving.last_polled.map(|polled| at.wrapping_sub(polled)));
+            columns.due.push(moving.due.wrapping_sub(base));
+            columns.succeeded.push(since(moving.last_success));
+            columns.reported.push(since(last_report));
+            columns.intervals.push(moving.interval_ms);
+            columns.rates.iter_mut().zip(moving.rates).for_each(|(column, rate)| column.push(rate));
+            columns.is_new.push(rest.is_some());
+            columns.rest.extend(rest);
+        }
+        columns
+    }
+
+    /// Returns the entries of the row that was written at a time. A column that is too short ends them.
+    pub(crate) fn entries(self, at: i64) -> impl Iterator<Item = ScheduleEntry> {
+        let times = self.polled.into_iter().zip(self.due).zip(self.succeeded).zip(self.reported).zip(self.intervals);
+        let rates = |column: Vec<f32>| column.into_iter();
+        let [a, b, c, d] = self.rates.map(rates);
+        let rates = a.zip(b).zip(c).zip(d).map(|(((a, b), c), d)| [a, b, c, d]);
+        let mut rest = self.rest.into_iter();
+        let entry = move |((((((polled, due), success), report), interval_ms), rates), is_new)| {
+            let last_polled = Option::map(polled, |polled| at.wrapping_sub(polled));
+            let base = last_polled.unwrap_or(at);
+            let before = |since: Option<i64>| since.map(|since| base.wrapping_sub(since));
+            let (due, last_success) = (base.wrapping_add(due), before(success));
+            let rest = if is_new { Some(rest.next()?) } else { None };
+            let moving = Moving { due, interval_ms, last_success, last_polled, rates };
+            Some(ScheduleEntry { moving, last_report: before(report), rest })
+        };
+        times.zip(rates).zip(self.is_new).map_while(entry)
+    }
+}
+
+/// The latencies in a row of the journal: the volatile fields of its targets, and completed points.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct MeasurementColumns {
+    /// The number of each target less the one before.
     targets: Vec<i64>,
-    versions: Vec<u64>,
-    last_reports: Vec<Option<i64>>,
-    schedules: Vec<ScheduleWire>,
     /// The number of volatile fields of each target.
     lives: Vec<u32>,
     slots: Vec<u32>,
     ages: Vec<i64>,
-    latencies: Vec<Option<u32>>,
-    /// Per volatile field: 0 for no window, 1 for a window with one measurement, 2 for a point in `more`.
+    /// Per volatile field: 1 if there is a latency, plus 2 for a window with one measurement, or 4 for one in `more`.
     kinds: Vec<u8>,
-    /// The windows with one measurement.
+    latencies: Codes,
+    /// The windows with one measurement, each less the one before.
     windows: Vec<u32>,
-    more: PointColumns,
-    /// The target of each point in `points`, of versions before 6 of the schema.
+    more: BlockColumns,
+    /// The target of each point.
     owners: Vec<i64>,
-    points: PointColumns,
+    points: BlockColumns,
 }
 
-impl JournalColumns {
-    /// Takes the points of versions before 6 of the schema, which have no distributions.
-    pub(crate) fn take_points(&mut self) -> Vec<(i64, StoredPoint)> {
-        let (owners, points) = (std::mem::take(&mut self.owners), std::mem::take(&mut self.points));
-        let points = points.points().map(|(slot, point)| StoredPoint { slot, point, sketch: Sketch::default() });
-        owners.into_iter().zip(points).collect()
-    }
-}
+const HAS_LATENCY: u8 = 1;
+const ONE: u8 = 2;
+const MORE: u8 = 4;
 
-impl FromIterator<(u32, PointWire)> for PointColumns {
-    fn from_iter<I: IntoIterator<Item = (u32, PointWire)>>(points: I) -> Self {
-        let mut columns = Self::default();
-        for (slot, point) in points {
-            columns.slots.push(slot);
-            columns.windows.push(point.window);
-            columns.counts.push(point.count);
-            columns.means.push(point.mean_us);
-            columns.below.push(point.mean_us.wrapping_sub(point.min_us));
-            columns.above.push(point.max_us.wrapping_sub(point.mean_us));
+impl From<&Measurements> for MeasurementColumns {
+    fn from(measured: &Measurements) -> Self {
+        let (mut columns, mut target, mut window) = (Self::default(), 0, 0_u32);
+        let mut more = Vec::new();
+        for (num, lives) in &measured.lives {
+            columns.targets.push(num.wrapping_sub(std::mem::replace(&mut target, *num)));
+            columns.lives.push(lives.len() as u32);
+            for live in lives {
+                columns.slots.push(live.slot);
+                columns.ages.push(live.age);
+                let kind = match live.window {
+                    WindowWire::Empty => 0,
+                    WindowWire::One(one) => {
+                        columns.windows.push(one.wrapping_sub(std::mem::replace(&mut window, one)));
+                        ONE
+                    }
+                    WindowWire::More(point) => {
+                        more.push(StoredPoint { slot: live.slot, point, sketch: Sketch::default() });
+                        MORE
+                    }
+                };
+                columns.kinds.push(kind | if live.latency_us.is_some() { HAS_LATENCY } else { 0 });
+                live.latency_us.into_iter().for_each(|us| columns.latencies.push(code(us)));
+            }
         }
+        columns.more = more.iter().collect();
+        columns.owners = measured.points.iter().map(|(owner, _)| *owner).collect();
+        columns.points = measured.points.iter().map(|(_, point)| point).collect();
         columns
     }
 }
 
-impl PointColumns {
-    /// Returns the points. A column that is too short ends them.
-    pub(crate) fn points(self) -> impl Iterator<Item = (u32, PointWire)> {
-        let Self { slots, windows, counts, means, below, above } = self;
-        let values = windows.into_iter().zip(counts).zip(means).zip(below).zip(above);
-        slots.into_iter().zip(values).map(|(slot, ((((window, count), mean_us), below), above))| {
-            let (min_us, max_us) = (mean_us.wrapping_sub(below), mean_us.wrapping_add(above));
-            (slot, PointWire { window, min_us, max_us, mean_us, count })
-        })
-    }
-}
-
-impl From<&Journal> for JournalColumns {
-    fn from(row: &Journal) -> Self {
-        let snapshots = || row.snapshots.iter().map(|(_, snapshot)| snapshot);
-        let lives = || snapshots().flat_map(|snapshot| &snapshot.volatile);
-        Self {
-            at: row.at,
-            ended: row.ended,
-            targets: row.snapshots.iter().map(|(target, _)| *target).collect(),
-            versions: snapshots().map(|snapshot| snapshot.version).collect(),
-            last_reports: snapshots().map(|snapshot| snapshot.last_report).collect(),
-            schedules: snapshots().map(|snapshot| snapshot.schedule.clone()).collect(),
-            lives: snapshots().map(|snapshot| u32::try_from(snapshot.volatile.len()).unwrap_or(u32::MAX)).collect(),
-            slots: lives().map(|live| live.slot).collect(),
-            ages: lives().map(|live| live.age).collect(),
-            latencies: lives().map(|live| live.latency_us).collect(),
-            kinds: (lives().map(|live| match live.window {
-                WindowWire::Empty => 0,
-                WindowWire::One(_) => 1,
-                WindowWire::More(_) => 2,
-            }))
-            .collect(),
-            windows: (lives().filter_map(|live| match live.window {
-                WindowWire::One(window) => Some(window),
-                WindowWire::Empty | WindowWire::More(_) => None,
-            }))
-            .collect(),
-            more: (lives().filter_map(|live| match live.window {
-                WindowWire::More(point) => Some((live.slot, point)),
-                WindowWire::Empty | WindowWire::One(_) => None,
-            }))
-            .collect(),
-            owners: Vec::new(),
-            points: PointColumns::default(),
-        }
-    }
-}
-
-impl From<JournalColumns> for Journal {
-    fn from(row: JournalColumns) -> Self {
-        let (mut windows, mut more) = (row.windows.into_iter(), row.more.points());
-        let fields = row.slots.into_iter().zip(row.ages).zip(row.latencies).zip(row.kinds);
-        let mut lives = fields.map(|(((slot, age), latency_us), kind)| LiveWire {
-            slot,
-            age,
-            latency_us,
-            window: match kind {
-                1 => windows.next().map_or(WindowWire::Empty, WindowWire::One),
-                2 => more.next().map_or(WindowWire::Empty, |(_, point)| WindowWire::More(point)),
+impl From<MeasurementColumns> for Measurements {
+    /// Decodes the columns. One that is too short ends the values.
+    fn from(columns: MeasurementColumns) -> Self {
+        let (mut latencies, mut more) = (columns.latencies.codes(), columns.more.points());
+        let mut window = 0_u32;
+        let mut windows = columns.windows.into_iter().map(|step| {
+            window = window.wrapping_add(step);
+            window
+        });
+        let fields = columns.slots.into_iter().zip(columns.ages).zip(columns.kinds);
+        let mut fields = fields.map(|((slot, age), kind)| {
+            let latency_us = if kind & HAS_LATENCY != 0 { latencies.next().map(micros) } else { None };
+            let window = match kind & (ONE | MORE) {
+                ONE => windows.next().map_or(WindowWire::Empty, WindowWire::One),
+                MORE => more.next().map_or(WindowWire::Empty, |more| WindowWire::More(more.point)),
                 _ => WindowWire::Empty,
-            },
+            };
+            LiveWire { slot, age, latency_us, window }
         });
-        let targets = row.targets.into_iter().zip(row.versions).zip(row.last_reports).zip(row.schedules);
-        let snapshots = targets.zip(row.lives).map(|((((target, version), last_report), schedule), count)| {
-            let volatile = lives.by_ref().take(count as usize).collect();
-            (target, Snapshot { version, schedule, last_report, volatile })
+        let mut num = 0_i64;
+        let lives = columns.targets.into_iter().zip(columns.lives).map(|(step, count)| {
+            num = num.wrapping_add(step);
+            (num, fields.by_ref().take(count as usize).collect())
         });
-        Self { at: row.at, ended: row.ended, snapshots: snapshots.collect() }
+        let lives = lives.collect();
+        Self { lives, points: columns.owners.into_iter().zip(columns.points.points()).collect() }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::StoredSchedule;
-    use crate::wire::{encode, pack, unpack};
-    use model::{Schedule, Timestamp};
-
-    #[test]
-    fn rows_by_column_are_restored() {
-        let point = |n: u32| PointWire { window: n, min_us: 4, max_us: 9 + n, mean_us: 5, count: 2 };
-        let live = |slot: u32, window: WindowWire| LiveWire { slot, age: -3, latency_us: Some(slot), window };
-        let schedule = StoredSchedule { identity: -7, schedule: Schedule::new(Timestamp::from_millis(5)) };
-        let snapshot = |version: u64, volatile: Vec<LiveWire>| Snapshot {
-            version,
-            schedule: ScheduleWire::from(&schedule),
-            last_report: Some(12),
-            volatile,
-        };
-        let row = Journal {
-            at: 1_784_000_000_000,
-            ended: false,
-            snapshots: vec![
-                (3, snapshot(1, vec![live(0, WindowWire::One(7)), live(1, WindowWire::More(point(1)))])),
-                (4, snapshot(2, Vec::new())),
-                (9, snapshot(3, vec![live(5, WindowWire::Empty), live(6, WindowWire::One(8))])),
-            ],
-        };
-        let plain = encode(&row).unwrap();
-        let restored =
-            |bytes: &[u8]| unpack(bytes, |row: JournalColumns| Journal::from(row)).map(|row| encode(&row).unwrap());
-        let packed = pack(&JournalColumns::from(&row)).unwrap();
-        assert_eq!(restored(&packed).as_ref(), Some(&plain));
-        // Rows of an earlier version of the schema are not packed.
-        assert_eq!(restored(&plain).as_ref(), Some(&plain));
-        assert_eq!(restored(&packed[..packed.len() / 2]), None);
-        assert_eq!(restored(&[]), None);
-    }
-
-    #[test]
-    fn points_are_restored_with_their_distributions_and_without_those_of_earlier_versions() {
-        let point = PointWire { window: 7, min_us: 4, max_us: 9, mean_us: 5, count: 3 };
-        let sketch = Sketch::of_buckets([(3, 1), (200, 2)]);
-        let points = [(1, sketch.clone()), (2, Sketch::default()), (3, sketch)];
-        let points = points.map(|(slot, sketch)| StoredPoint { slot, point, sketch });
-        let same = |restored: &[StoredPoint], with: bool| {
-            assert_eq!(restored.len(), points.len());
-            for (restored, point) in restored.iter().zip(&points) {
-                assert_eq!((restored.slot, restored.summary().max), (point.slot, point.summary().max));
-                let sketch = if with { point.sketch.clone() } else { Sketch::default() };
-                assert_eq!(restored.sketch, sketch);
-            }
-        };
-        let packed = pack(&points.iter().collect::<BlockColumns>()).unwrap();
-        same(&block(&packed).unwrap(), true);
-        assert!(block(&packed[..packed.len() - 4]).is_none());
-        let earlier = || points.iter().map(|point| (point.slot, point.point));
-        same(&block(&pack(&earlier().collect::<PointColumns>()).unwrap()).unwrap(), false);
-        same(&block(&encode(&earlier().collect::<Vec<_>>()).unwrap()).unwrap(), false);
-        let owned = pack(&OwnedColumns::new(&points.clone().map(|point| (5, point)))).unwrap();
-        let owned: OwnedColumns = postcard::from_bytes(&unpacked(&owned).unwrap()).unwrap();
-        let (owners, restored): (Vec<i64>, Vec<StoredPoint>) = owned.points().unzip();
-        assert_eq!(owners, [5, 5, 5]);
-        same(&restored, true);
-    }
-}
+mod tests;

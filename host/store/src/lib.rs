@@ -4,8 +4,8 @@
 //! [`Store`] is the SQLite database behind it, with one writer thread that groups commits, and readers for history.
 //!
 //! A poll without changes writes no row. Changes are committed at once, in one transaction. Progress (last seen,
-//! latency, next due time) is collected and written at least every 30 s, in one compact row of the journal. The journal
-//! is folded into the targets' own rows from time to time. A `kill -9` loses at most the progress of those 30 s.
+//! latency, next due time) is collected and written at least every 30 s, in one compact row of the journal, which is
+//! folded from time to time. A `kill -9` loses at most the progress of those 30 s.
 //!
 //! Invariant: a transition is on disk before [`Publish`] or [`Announce`] receives it.
 //! Invariant: the sequence of events never restarts.
@@ -14,9 +14,11 @@
 
 mod changes;
 mod columns;
+mod digits;
 mod files;
 mod job;
 mod known;
+mod legacy;
 mod load;
 mod lock;
 mod open;
@@ -24,6 +26,7 @@ mod path;
 mod reader;
 mod record;
 mod schema;
+mod single;
 mod spill;
 mod sqlite;
 mod stored_event;

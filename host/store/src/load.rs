@@ -2,10 +2,11 @@
 
 use crate::known::KnownState;
 use crate::record::StoredSchedule;
+use crate::single::Singles;
 use crate::sqlite::connect;
 use crate::tables::target::TargetRow;
 use crate::tables::{dependency, journal, target};
-use crate::wire::{Snapshot, StoredPoint};
+use crate::wire::{Row, ScheduleEntry, Snapshot, StoredPoint};
 use model::{DependencyRecord, DependencyState, Kind, TargetId, Timestamp, Volatile};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -32,14 +33,16 @@ pub const FORGOTTEN: Duration = Duration::from_secs(30);
 /// The content of the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Journaled {
-    /// The highest version of a snapshot.
+    /// The highest version of a target's state.
     pub version: u64,
     /// The newest snapshot of each target, by its number.
     pub snapshots: BTreeMap<i64, Snapshot>,
     /// Latency points, each with the number of its target.
     pub points: Vec<(i64, StoredPoint)>,
-    /// The number of rows.
-    pub rows: u64,
+    /// Windows with one measurement whose points are not in `points`.
+    pub singles: Singles,
+    /// The place of the last row.
+    pub place: u32,
     /// Polls up to this time may be missing from the database; `None` if the last host ended properly.
     pub forgotten_until: Option<Timestamp>,
     /// The time of the last row: the last host ran until then. `None` without a row.
@@ -85,16 +88,34 @@ pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Eve
 /// Reads the journal.
 pub(crate) fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> {
     let mut journaled = Journaled::default();
-    for row in journal::all(connection)? {
-        journaled.rows += 1;
-        let Some((row, points)) = row else { continue };
-        journaled.snapshots.extend(row.snapshots);
-        journaled.points.extend(points);
-        let until = Timestamp::from_millis(row.at).after(FORGOTTEN);
-        journaled.forgotten_until = (!row.ended).then_some(until);
-        journaled.last = Some(Timestamp::from_millis(row.at));
-    }
+    journal::each(connection, |place, row| {
+        journaled.place = place;
+        if let Some(row) = row {
+            journaled.add(row);
+        }
+    })?;
     Ok(journaled)
+}
+
+impl Journaled {
+    /// Adds the next row.
+    fn add(&mut self, row: Row) {
+        self.version = self.version.max(row.last());
+        let until = Timestamp::from_millis(row.at).after(FORGOTTEN);
+        self.forgotten_until = (!row.ended).then_some(until);
+        self.last = Some(Timestamp::from_millis(row.at));
+        for ((version, entry), (num, lives)) in (row.first..).zip(row.schedules).zip(&row.measured.lives) {
+            let ScheduleEntry { moving, last_report, rest } = entry;
+            // Without the row that has the rest, the target is as after a kill: it is polled like a new one.
+            let Some(rest) = rest.or_else(|| self.snapshots.get(num).map(|held| held.schedule.clone())) else {
+                continue;
+            };
+            let snapshot = Snapshot { version, schedule: rest.with(moving), last_report, volatile: lives.clone() };
+            self.snapshots.insert(*num, snapshot);
+        }
+        let points = &mut self.points;
+        self.singles.read(row.measured, |_| true, |num, point| points.push((num, point)));
+    }
 }
 
 /// Combines dependencies with their volatile fields. The last check of a dependency that is not in the snapshot is the

@@ -13,7 +13,7 @@ use model::{
     LatencySummary, QueuedRecord, SequencedEvent, Session, TargetId, Timestamp, Token,
 };
 use rusqlite::{Connection, OpenFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -104,11 +104,16 @@ impl Reader {
                     journaled.insert((*num, *slot), Vec::new());
                 }
             }
-            journal::each_point(connection, |num, point| {
-                if let Some(points) = journaled.get_mut(&(num, point.slot)) {
-                    points.push(point);
-                }
-            })?;
+            let wanted: BTreeSet<i64> = journaled.keys().map(|(num, _)| *num).collect();
+            journal::each_point(
+                connection,
+                |num| wanted.contains(&num),
+                |num, point| {
+                    if let Some(points) = journaled.get_mut(&(num, point.slot)) {
+                        points.push(point);
+                    }
+                },
+            )?;
             let day = since.as_millis().div_euclid(86_400_000);
             let read = |((id, slot), num): (&(TargetId, Option<u32>), &Option<i64>)| {
                 let history = history(connection, id, since)?;
@@ -142,7 +147,7 @@ impl Reader {
                 tier::read(connection, *tier, (num, slot, first), |point| stored.push(point))?;
             }
             let mut journaled = Vec::new();
-            journal::each_point(connection, |of, point| journaled.extend((of == num).then_some(point)))?;
+            journal::each_point(connection, |of| of == num, |_, point| journaled.push(point))?;
             let recent = latency::since(connection, num, since)?.into_iter().chain(journaled);
             let recent = recent.filter(|point| slot.is_none_or(|slot| point.slot == slot));
             let mut by_slot: BTreeMap<u32, Vec<StoredPoint>> = BTreeMap::new();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::time::Duration;
 
-/// The progress of one target, in the journal and in its own row. Times are relative to `at`, latencies are in µs.
+/// The progress of one target, as the journal has it, and in its own row after a change. Latencies are in µs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// Later snapshots of one target have higher versions.
@@ -36,16 +36,6 @@ impl Snapshot {
     }
 }
 
-/// A row of the journal.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Journal {
-    /// The time of the row, in milliseconds since the epoch.
-    pub at: i64,
-    /// Whether the host ended properly with this row.
-    pub ended: bool,
-    pub snapshots: Vec<(i64, Snapshot)>,
-}
-
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ScheduleWire {
     identity: i64,
@@ -65,6 +55,73 @@ pub(crate) struct ScheduleWire {
     last_change: Option<i64>,
     critical: bool,
     rates: [f32; 4],
+}
+
+/// The fields of a schedule that each poll changes. Times are in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Moving {
+    pub due: i64,
+    pub interval_ms: Option<u64>,
+    pub last_success: Option<i64>,
+    pub last_polled: Option<i64>,
+    pub rates: [f32; 4],
+}
+
+impl ScheduleWire {
+    /// Moves the fields that each poll changes out of it.
+    pub(crate) fn split(&mut self) -> Moving {
+        Moving {
+            due: std::mem::take(&mut self.due),
+            interval_ms: self.interval_ms.take(),
+            last_success: self.last_success.take(),
+            last_polled: self.last_polled.take(),
+            rates: std::mem::take(&mut self.rates),
+        }
+    }
+
+    /// Returns the schedule with other values of the fields that each poll changes.
+    pub(crate) fn with(self, Moving { due, interval_ms, last_success, last_polled, rates }: Moving) -> Self {
+        Self { due, interval_ms, last_success, last_polled, rates, ..self }
+    }
+}
+
+/// A row of the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// The time of the row, in milliseconds since the epoch.
+    pub at: i64,
+    /// Whether the host ended properly with this row.
+    pub ended: bool,
+    /// The version of the first target in it. Those of the others follow it, and those of the next row follow them.
+    pub first: u64,
+    pub schedules: Vec<ScheduleEntry>,
+    /// The latencies of the targets in the same order, and completed points.
+    pub measured: Measurements,
+}
+
+impl Row {
+    /// Returns the last version that the row uses.
+    pub(crate) fn last(&self) -> u64 {
+        self.first + (self.schedules.len() as u64).max(1) - 1
+    }
+}
+
+/// The schedule of a target in a row of the journal.
+#[derive(Debug, Clone)]
+pub(crate) struct ScheduleEntry {
+    pub moving: Moving,
+    pub last_report: Option<i64>,
+    /// The other fields; `None` if they are those of the target's row before.
+    pub rest: Option<ScheduleWire>,
+}
+
+/// The latencies in a row of the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Measurements {
+    /// The volatile fields of each target, by its number.
+    pub lives: Vec<(i64, Vec<LiveWire>)>,
+    /// Completed points, each with the number of its target.
+    pub points: Vec<(i64, StoredPoint)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -257,39 +314,36 @@ impl From<&ScheduleWire> for StoredSchedule {
     }
 }
 
-/// The first byte of a compressed value. No value of version 3 of the schema or earlier, which are not compressed,
-/// starts with it and has more than one byte.
-const COMPRESSED: u8 = 0;
+/// The beginning of a compressed value of this version. Those of earlier versions, which have a module of their own,
+/// begin with a 0 and a deflate stream, and none of those begins with 255.
+pub(crate) const COMPRESSED: [u8; 2] = [0, 0xff];
 /// The maximum size of a value in bytes, so that a damaged file cannot fill the memory.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Encodes a large value for the database. Compressed, because most of its bytes repeat, and each byte is written
 /// several times: to the log, by a checkpoint, and when it is folded.
 pub(crate) fn pack<T: Serialize>(value: &T) -> rusqlite::Result<Vec<u8>> {
+    Ok([&COMPRESSED, deflated(value)?.as_slice()].concat())
+}
+
+/// Decodes a value that [`pack`] encoded: `None` if it is of an earlier version, `Some(None)` if it is damaged.
+pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Option<Option<T>> {
+    bytes.strip_prefix(&COMPRESSED).map(inflated)
+}
+
+/// Encodes and compresses a value.
+pub(crate) fn deflated<T: Serialize>(value: &T) -> rusqlite::Result<Vec<u8>> {
     let failed = |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
-    let mut packed = vec![COMPRESSED];
-    DeflateEncoder::new(encode(value)?.as_slice(), Compression::fast()).read_to_end(&mut packed).map_err(failed)?;
+    let mut packed = Vec::new();
+    DeflateEncoder::new(encode(value)?.as_slice(), Compression::default()).read_to_end(&mut packed).map_err(failed)?;
     Ok(packed)
 }
 
-/// Decodes a value that [`pack`] encoded, or `Old` of an older version of the schema that [`encode`] encoded. Returns
-/// `None` if it is damaged.
-pub(crate) fn unpack<T: DeserializeOwned, Old: DeserializeOwned>(
-    bytes: &[u8],
-    converted: impl FnOnce(T) -> Old,
-) -> Option<Old> {
-    match bytes {
-        [COMPRESSED, _, ..] => postcard::from_bytes(&unpacked(bytes)?).ok().map(converted),
-        _ => postcard::from_bytes(bytes).ok(),
-    }
-}
-
-/// Returns the bytes that [`pack`] compressed; `None` if it did not, or if they are damaged.
-pub(crate) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
-    let [COMPRESSED, packed @ ..] = bytes else { return None };
+/// Decodes a value that [`deflated`] encoded; `None` if it is damaged.
+pub(crate) fn inflated<T: DeserializeOwned>(packed: &[u8]) -> Option<T> {
     let mut plain = Vec::new();
     DeflateDecoder::new(packed).take(MAX_BYTES).read_to_end(&mut plain).ok()?;
-    Some(plain)
+    postcard::from_bytes(&plain).ok()
 }
 
 /// Encodes a value for the database.

@@ -10,6 +10,7 @@ mod pending;
 mod rollup;
 mod rows;
 mod shares;
+mod told;
 
 use crate::files::Files;
 use crate::job::{Job, SettingChange};
@@ -19,7 +20,6 @@ use crate::path::beside;
 use crate::reader::Reader;
 use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
-use crate::tables::journal::mark;
 use crate::tables::{gap, latency};
 use crate::wire::StoredPoint;
 pub use gauges::Gauges;
@@ -29,7 +29,7 @@ use model::{
     AccessChange, AlertChange, Alive, Event, EventKind, FleetChange, Pulse, SequencedEvent, TargetId, Timestamp,
 };
 pub(crate) use pending::Limits;
-use pending::PendingWrite;
+use pending::{Fold, Known, PendingWrite, incomplete_hour};
 use rusqlite::{Connection, Transaction};
 use shares::Shares;
 use std::collections::{HashMap, VecDeque};
@@ -39,15 +39,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use told::Told;
 
 /// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
-/// The journal is folded at this number of rows, if it was not before. A flush of many targets has several rows: those
-/// of 14,000 targets reach this number in an hour.
-const FOLD: u64 = 1_024;
-/// The journal is folded this time after each full hour, when the points of that hour are complete, so that the
-/// latency blocks of an hour are written once.
-const AFTER_THE_HOUR: Duration = Duration::from_secs(600);
+/// The journal is folded when its rows have this many places, if it was not before. A flush of many targets has several
+/// rows: those of 14,000 targets reach this number in an hour.
+const FOLD: u32 = 1_024;
 /// The delay before a failed transaction is retried; it doubles up to `RETRY_LONGEST`.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
@@ -292,7 +290,10 @@ pub(crate) struct WriterState {
     version: u64,
     /// Latency points of commits that are not in the journal yet.
     unjournaled: Vec<(i64, StoredPoint)>,
-    journal_rows: u64,
+    /// The place of the last row of the journal.
+    place: u32,
+    /// The newest rows of the journal for targets, as far as this process wrote them, by the targets' numbers.
+    told: HashMap<i64, Told>,
     /// The hour of the last flush; `None` before the first.
     hour: Option<i64>,
     /// The time until which the last host ran; `None` if there was none.
@@ -327,7 +328,8 @@ impl WriterState {
             numbers: HashMap::new(),
             version: 0,
             unjournaled: Vec::new(),
-            journal_rows: 0,
+            place: 0,
+            told: HashMap::new(),
             hour: None,
             last_run: None,
             limits,
@@ -365,7 +367,7 @@ impl WriterState {
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
         let Everything { numbers, targets, journal } = load(&self.connection, &self.path)?;
         self.numbers = numbers;
-        (self.version, self.journal_rows) = (journal.version, journal.rows);
+        (self.version, self.place) = (journal.version, journal.place);
         self.last_run = journal.last;
         Ok((targets, journal.forgotten_until))
     }
@@ -373,21 +375,19 @@ impl WriterState {
     /// Commits a group. Returns the events of each of its jobs.
     fn write(&mut self, group: &[Job]) -> rusqlite::Result<Vec<Vec<SequencedEvent>>> {
         let transaction = self.connection.transaction()?;
-        let unjournaled = self.unjournaled.clone();
-        let mut pending = PendingWrite { version: self.version, unjournaled, ..PendingWrite::default() };
+        let (version, place, unjournaled) = (self.version, self.place, self.unjournaled.clone());
+        let mut pending = PendingWrite { version, place, unjournaled, ..PendingWrite::default() };
         let mut times = Times::default();
-        let known = (&self.numbers, self.last_run);
-        let write = |job: &Job| write_job(&transaction, known, job, (&mut pending, &mut times));
+        let known = Known { numbers: &self.numbers, told: &self.told, last_run: self.last_run };
+        let write = |job: &Job| write_job(&transaction, &known, job, (&mut pending, &mut times));
         let committed = group.iter().map(write).collect::<rusqlite::Result<Vec<_>>>()?;
-        let hour = times.progressed.map_or(self.hour, |(at, _)| Some(complete_hour(at)));
-        let rows = pending.rows + if pending.folded { 0 } else { self.journal_rows };
-        if rows >= FOLD || times.ended.is_some() || (self.hour.is_some() && hour != self.hour) {
-            rows::fold(&transaction, None, &mut pending)?;
-        }
-        if pending.folded
-            && let Some(at) = times.ended.or(times.progressed.map(|(at, _)| at)).or(times.forgotten)
-        {
-            mark(&transaction, at, times.ended.is_some())?;
+        let hour = times.progressed.map_or(self.hour, |(at, _)| Some(incomplete_hour(at)));
+        if let Some(at) = times.ended.or(times.progressed.map(|(at, _)| at)) {
+            let (ended, is_full) = (times.ended.is_some(), pending.place >= FOLD);
+            if ended || is_full || (self.hour.is_some() && hour != self.hour) {
+                let incomplete = if ended || is_full { i64::MAX } else { incomplete_hour(at) };
+                rows::fold(&transaction, &known, Fold { at, ended, incomplete, gone: None }, &mut pending)?;
+            }
         }
         let shares = self.shares.take().filter(|_| pending.forgotten.is_empty());
         let shares = prune(&transaction, shares, self.limits, (&mut pending, &times))?;
@@ -406,13 +406,14 @@ impl WriterState {
         }
         self.numbers.extend(pending.numbers);
         self.unjournaled = pending.unjournaled;
-        self.journal_rows = pending.rows + if pending.folded { 0 } else { self.journal_rows };
+        self.place = pending.place;
+        for (num, told) in pending.told {
+            match told {
+                Some(told) => drop(self.told.insert(num, told)),
+                None => drop(self.told.remove(&num)),
+            }
+        }
     }
-}
-
-/// Returns the hour whose points are complete at a time, counted since the epoch.
-fn complete_hour(at: Timestamp) -> i64 {
-    (at.as_millis() - AFTER_THE_HOUR.as_millis() as i64).div_euclid(3_600_000)
 }
 
 /// Counts new rows of history, and prunes it after a flush. Returns the shares, if they are counted.

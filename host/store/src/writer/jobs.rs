@@ -1,13 +1,11 @@
 //! Writes one job of the writer.
 
-use super::pending::PendingWrite;
+use super::pending::{Fold, Known, PendingWrite, incomplete_hour};
 use super::rows;
 use crate::job::Job;
-use crate::tables::journal::mark;
 use crate::tables::{alert, fleet, gap, target};
-use model::{SequencedEvent, TargetId, Timestamp};
+use model::{SequencedEvent, Timestamp};
 use rusqlite::Transaction;
-use std::collections::HashMap;
 use std::time::Duration;
 
 /// A shorter time without a host is not recorded: a host that was killed may have lost 30 s of progress.
@@ -20,20 +18,18 @@ pub(super) struct Times {
     pub progressed: Option<(Timestamp, bool)>,
     /// The time at which the host ended.
     pub ended: Option<Timestamp>,
-    /// The time at which a target was deleted.
-    pub forgotten: Option<Timestamp>,
 }
 
 /// Writes one job. Returns its events.
 pub(super) fn write_job(
     transaction: &Transaction<'_>,
-    (numbers, last_run): (&HashMap<TargetId, i64>, Option<Timestamp>),
+    known: &Known<'_>,
     job: &Job,
     (pending, times): (&mut PendingWrite, &mut Times),
 ) -> rusqlite::Result<Vec<SequencedEvent>> {
     match job {
         Job::Commit(commit, _) => {
-            let num = rows::number(transaction, numbers, pending, (&commit.target, &commit.kind))?;
+            let num = rows::number(transaction, known.numbers, pending, (&commit.target, &commit.kind))?;
             return rows::write_commit(transaction, num, commit, pending);
         }
         Job::Event(event) => return rows::write_events(transaction, std::slice::from_ref(event), pending),
@@ -44,22 +40,26 @@ pub(super) fn write_job(
         Job::Setting(change) => return rows::write_setting(transaction, change, pending),
         Job::Progress(progress, now, is_plausible) => {
             times.progressed = Some((*now, *is_plausible));
-            rows::write_progress(transaction, numbers, (progress, *now), pending)?;
+            rows::write_progress(transaction, known, (progress, *now), pending)?;
         }
         Job::Access(change) => rows::write_access(transaction, change)?,
         Job::Fleet(change, _) => fleet::apply(transaction, change)?,
         Job::Forget(id, now) => {
-            times.forgotten = Some(*now);
             target::delete(transaction, id)?;
-            let num = pending.numbers.remove(id).or_else(|| numbers.get(id).copied());
+            let gone = pending.numbers.remove(id).or_else(|| known.numbers.get(id).copied());
             pending.forgotten.push(id.clone());
-            rows::fold(transaction, num, pending)?;
+            rows::fold(
+                transaction,
+                known,
+                Fold { at: *now, ended: false, incomplete: incomplete_hour(*now), gone },
+                pending,
+            )?;
         }
         Job::Begin(now) => {
-            if let Some(last) = last_run.filter(|last| now.since(*last) > SHORTEST_GAP) {
+            if let Some(last) = known.last_run.filter(|last| now.since(*last) > SHORTEST_GAP) {
                 gap::insert(transaction, last, *now)?;
             }
-            mark(transaction, *now, false)?;
+            rows::mark(transaction, *now, pending)?;
         }
         Job::Finish(now) => times.ended = Some(*now),
         Job::Publish(_) | Job::Abandon => {}

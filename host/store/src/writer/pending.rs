@@ -1,9 +1,11 @@
 //! Types that the parts of the writer share: bounds, and the changes of a transaction.
 
+use super::told::Told;
 use crate::tables::history::Place;
 use crate::wire::StoredPoint;
 use model::{TargetId, Timestamp};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The owner of rows of history: a target's id or number; `None` for rows about no target.
 pub(super) type Owner = Option<String>;
@@ -11,6 +13,9 @@ pub(super) type Owner = Option<String>;
 /// Milliseconds of a day.
 const DAY: u64 = 24 * 3600 * 1000;
 
+/// The journal is folded this time after each full hour, when the points of that hour are complete, so that the
+/// latency blocks of an hour are written once.
+const AFTER_THE_HOUR: Duration = Duration::from_secs(600);
 /// The bounds of history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -34,6 +39,33 @@ impl Limits {
     }
 }
 
+/// Returns the first hour since the epoch whose points are not complete at a time.
+pub(super) fn incomplete_hour(at: Timestamp) -> i64 {
+    (at.as_millis() - AFTER_THE_HOUR.as_millis() as i64).div_euclid(3_600_000)
+}
+
+/// The writer's state before a group.
+pub(super) struct Known<'a> {
+    /// The numbers of targets.
+    pub numbers: &'a HashMap<TargetId, i64>,
+    /// The newest rows of the journal for targets.
+    pub told: &'a HashMap<i64, Told>,
+    /// The time until which the last host ran.
+    pub last_run: Option<Timestamp>,
+}
+
+/// A fold of the journal.
+pub(super) struct Fold {
+    /// The time of the row that has the state of all targets.
+    pub at: Timestamp,
+    /// Whether the host ends with it.
+    pub ended: bool,
+    /// The hour since the epoch from which on latency points stay in the journal, because more follow.
+    pub incomplete: i64,
+    /// The number of a target that is left out, because it may be assigned to another target.
+    pub gone: Option<i64>,
+}
+
 /// The changes of a transaction to the writer's state, applied once it is committed.
 #[derive(Default)]
 pub(super) struct PendingWrite {
@@ -44,8 +76,10 @@ pub(super) struct PendingWrite {
     pub unjournaled: Vec<(i64, StoredPoint)>,
     /// New rows of history: table, owner, bytes.
     pub history: Vec<(Place, Owner, usize)>,
-    /// New rows of the journal since its last fold.
-    pub rows: u64,
+    /// The place of the last row of the journal.
+    pub place: u32,
+    /// The newest rows of the journal for targets; `None` for targets that have none.
+    pub told: HashMap<i64, Option<Told>>,
     /// Whether the journal was folded.
     pub folded: bool,
 }

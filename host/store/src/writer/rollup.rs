@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 const WINDOW_DAYS: i64 = 14;
 /// Days for which points of an hour are kept at least.
 const HOUR_DAYS: i64 = 90;
-/// The number of points after which a step ends.
-const POINTS: usize = 50_000;
+/// The number of points after which a step ends. A step changes a few pages of each hour, whatever the number of its
+/// targets.
+const POINTS: usize = 150_000;
 /// The maximum number of targets in one step from five minutes.
 const TARGETS: usize = 512;
 /// The maximum number of dependencies in one step from hours to days.

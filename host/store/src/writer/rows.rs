@@ -1,15 +1,17 @@
 //! Writes the jobs of the writer to the tables.
 
-use super::pending::PendingWrite;
+use super::pending::{Fold, Known, PendingWrite};
+use super::told::Told;
 use crate::changes::Changes;
 use crate::job::SettingChange;
 use crate::load::journaled;
 use crate::record::{Commit, Progress};
+use crate::single::completes;
 use crate::tables::history::Place;
 use crate::tables::{
     alert, dependency, error, event, fleet, journal, latency, poll_error, session, setting, target, token, transition,
 };
-use crate::wire::{Journal, LiveWire, ScheduleWire, Snapshot, StoredPoint};
+use crate::wire::{LiveWire, Row, ScheduleEntry, ScheduleWire, Snapshot, StoredPoint};
 use model::{AccessChange, Event, FleetChange, FleetRecord, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
 use rusqlite::Transaction;
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +40,7 @@ pub(super) fn write_commit(
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<Vec<SequencedEvent>> {
     write_changes(transaction, num, (&commit.changes, commit.at), pending)?;
-    pending.unjournaled.extend(points(num, &commit.changes.points));
+    pending.unjournaled.extend(points(&commit.changes.points).map(|point| (num, point)));
     if let Some(schedule) = &commit.schedule {
         pending.version += 1;
         // Only the schedule is new; the volatile fields of the journal or the row are kept.
@@ -116,63 +118,124 @@ pub(super) fn write_events(
     Ok(stored)
 }
 
-fn points(num: i64, windows: &[(u32, LatencyWindow)]) -> impl Iterator<Item = (i64, StoredPoint)> {
-    windows.iter().map(move |(slot, window)| (num, StoredPoint::new(*slot, window)))
+fn points(windows: &[(u32, LatencyWindow)]) -> impl Iterator<Item = StoredPoint> {
+    windows.iter().map(|(slot, window)| StoredPoint::new(*slot, window))
+}
+
+/// Returns the newest row of the journal for a target.
+fn told<'a>(known: &'a Known<'_>, pending: &'a PendingWrite, num: i64) -> Option<&'a Told> {
+    pending.told.get(&num).map_or_else(|| known.told.get(&num), Option::as_ref)
+}
+
+/// Appends a row that only records the time: polls may have happened after it.
+pub(super) fn mark(transaction: &Transaction<'_>, now: Timestamp, pending: &mut PendingWrite) -> rusqlite::Result<()> {
+    append(transaction, Row { at: now.as_millis(), ..Row::default() }, pending)
+}
+
+/// Appends a row with the next versions to the journal.
+fn append(transaction: &Transaction<'_>, row: Row, pending: &mut PendingWrite) -> rusqlite::Result<()> {
+    pending.place += 1;
+    write_row(transaction, pending.place, row, pending)
+}
+
+/// Writes a row with the next versions at a place of the journal.
+fn write_row(
+    transaction: &Transaction<'_>,
+    place: u32,
+    mut row: Row,
+    pending: &mut PendingWrite,
+) -> rusqlite::Result<()> {
+    row.first = pending.version + 1;
+    pending.version = row.last();
+    journal::write(transaction, place, &row)
 }
 
 /// Writes one row of the journal for all targets, and the details that changed since the last one.
 pub(super) fn write_progress(
     transaction: &Transaction<'_>,
-    known: &HashMap<TargetId, i64>,
+    known: &Known<'_>,
     (progress, now): (&[Progress], Timestamp),
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
-    let snapshots = Vec::with_capacity(progress.len());
-    let mut row = Journal { at: now.as_millis(), ended: false, snapshots };
-    let mut measured = std::mem::take(&mut pending.unjournaled);
-    for p in progress {
-        let num = number(transaction, known, pending, (&p.target, &p.kind))?;
+    let numbered = progress.iter().map(|p| Ok((number(transaction, known.numbers, pending, (&p.target, &p.kind))?, p)));
+    let mut numbered = numbered.collect::<rusqlite::Result<Vec<_>>>()?;
+    numbered.sort_unstable_by_key(|(num, _)| *num);
+    let mut row = Row { at: now.as_millis(), ..Row::default() };
+    let mut waiting: BTreeMap<i64, Vec<StoredPoint>> = BTreeMap::new();
+    for (num, point) in std::mem::take(&mut pending.unjournaled) {
+        waiting.entry(num).or_default().push(point);
+    }
+    for (num, p) in numbered {
         let report = p.last_report.unwrap_or_default();
         write_changes(transaction, num, (&p.changes, report), pending)?;
-        pending.version += 1;
-        let snapshot = Snapshot {
-            version: pending.version,
-            schedule: ScheduleWire::from(&p.schedule),
-            last_report: p.last_report.map(Timestamp::as_millis),
-            volatile: p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect(),
+        let mut rest = ScheduleWire::from(&p.schedule);
+        let moving = rest.split();
+        let lives: Vec<LiveWire> =
+            p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect();
+        let now_told = Told::of(&rest, &lives)?;
+        let before = told(known, pending, num);
+        let by_slot: HashMap<u32, &LiveWire> = lives.iter().map(|live| (live.slot, live)).collect();
+        // The journal has some of the points as windows with one measurement, and this row completes them.
+        let is_implied = |point: &StoredPoint| {
+            before.is_some_and(|before| before.has_point(point))
+                && by_slot.get(&point.slot).is_some_and(|live| completes(live, point))
         };
-        measured.extend(points(num, &p.changes.points));
-        row.snapshots.push((num, snapshot));
+        let completed = waiting.remove(&num).into_iter().flatten().chain(points(&p.changes.points));
+        let written = completed.filter(|point| !is_implied(point));
+        row.measured.points.extend(written.map(|point| (num, point)));
+        let is_new = before.is_none_or(|before| !before.has_rest_of(&now_told));
+        let last_report = p.last_report.map(Timestamp::as_millis);
+        row.schedules.push(ScheduleEntry { moving, last_report, rest: is_new.then_some(rest) });
+        row.measured.lives.push((num, lives));
+        pending.told.insert(num, Some(now_told));
     }
-    journal::append(transaction, &row, &measured)?;
-    pending.rows += 1;
-    Ok(())
+    let rest = waiting.into_iter().flat_map(|(num, points)| points.into_iter().map(move |point| (num, point)));
+    row.measured.points.extend(rest);
+    append(transaction, row, pending)
 }
 
-/// Writes the journal's content into the targets' rows and the latency blocks, and empties it. Leaves out the target
-/// with the number `gone`, because that number may be assigned to another target.
+/// Folds the journal: writes its latency points of complete hours into the latency blocks, and the newest state of each
+/// target into its first row.
 pub(super) fn fold(
     transaction: &Transaction<'_>,
-    gone: Option<i64>,
+    known: &Known<'_>,
+    Fold { at, ended, incomplete, gone }: Fold,
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
-    let journal = journaled(transaction)?;
+    let mut journal = journaled(transaction)?;
+    let unjournaled = std::mem::take(&mut pending.unjournaled);
+    unjournaled.iter().for_each(|(num, point)| journal.singles.complete(*num, point));
+    let mut row = Row { at: at.as_millis(), ended, ..Row::default() };
     for (num, snapshot) in journal.snapshots.iter().filter(|(num, _)| Some(**num) != gone) {
         let held = target::snapshot(transaction, *num)?;
-        if let Some(merged) = Snapshot::merged(held, Some(snapshot)) {
-            target::write_snapshot(transaction, *num, &merged)?;
-        }
+        let Some(Snapshot { mut schedule, last_report, mut volatile, .. }) = Snapshot::merged(held, Some(snapshot))
+        else {
+            continue;
+        };
+        let moving = schedule.split();
+        row.schedules.push(ScheduleEntry { moving, last_report, rest: Some(schedule) });
+        volatile.iter_mut().for_each(|live| journal.singles.settle(*num, live));
+        row.measured.lives.push((*num, volatile));
     }
     let mut blocks: BTreeMap<(i64, i64), Vec<StoredPoint>> = BTreeMap::new();
-    let points = journal.points.into_iter().chain(std::mem::take(&mut pending.unjournaled));
+    let points = journal.points.into_iter().chain(unjournaled);
     for (num, point) in points.filter(|(num, _)| Some(*num) != gone) {
-        blocks.entry((point.hour(), num)).or_default().push(point);
+        if point.hour() < incomplete {
+            blocks.entry((point.hour(), num)).or_default().push(point);
+        } else {
+            row.measured.points.push((num, point));
+        }
     }
     for ((hour, num), block) in blocks {
         latency::append(transaction, num, hour, block)?;
     }
-    journal::clear(transaction)?;
-    (pending.rows, pending.folded) = (0, true);
+    // A row that refers to one of them that could not be read must not follow.
+    let lost = |num: &&i64| Some(**num) == gone || !journal.snapshots.contains_key(num);
+    let lost: Vec<i64> = known.told.keys().chain(pending.told.keys()).filter(lost).copied().collect();
+    pending.told.extend(lost.into_iter().map(|num| (num, None)));
+    write_row(transaction, 0, row, pending)?;
+    journal::clear_earlier(transaction)?;
+    (pending.place, pending.folded) = (0, true);
     Ok(())
 }
 

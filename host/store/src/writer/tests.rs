@@ -10,6 +10,7 @@ use model::{
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
+mod latencies;
 mod sabotage;
 
 fn at(seconds: i64) -> Timestamp {
@@ -154,7 +155,7 @@ fn the_event_sequence_continues_after_all_events_were_pruned() {
     for _ in 0..200 {
         acknowledged.recv().unwrap();
     }
-    for n in 0..FOLD as i64 {
+    for n in 0..i64::from(FOLD) {
         store.writer().progress(vec![], at(n), true);
     }
     store.close(at(1_000_000));
