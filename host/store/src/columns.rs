@@ -1,7 +1,9 @@
 //! Latency points and rows of the journal by column, as they are compressed: the values of one column are alike.
 
 use crate::digits::{Codes, code, micros};
-use crate::wire::{LiveWire, Measurements, Moving, PointWire, ScheduleEntry, ScheduleWire, StoredPoint, WindowWire};
+use crate::wire::{
+    Latencies, LiveWire, Moving, PointWire, Rest, Row, ScheduleWire, Single, StoredPoint, TargetState, WindowWire,
+};
 use crate::{legacy, wire};
 use model::Sketch;
 use serde::{Deserialize, Serialize};
@@ -70,143 +72,188 @@ pub(crate) fn block(bytes: &[u8]) -> Option<Vec<StoredPoint>> {
     }
 }
 
-/// The schedules in a row of the journal, in the order of its targets.
+/// The states of targets in a row of the journal, in their order. The windows with one measurement, with the latencies
+/// of their fields, are in [`LatencyColumns`].
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ScheduleColumns {
+pub(crate) struct StateColumns {
+    /// The number of each target less the one before.
+    targets: Vec<i64>,
     /// The time of the row less that of the last poll.
     polled: Vec<Option<i64>>,
-    /// The next due time less the last poll, or less the time of the row without one; so are the next two.
+    /// The next due time less the last poll, or less the time of the row without one.
     due: Vec<i64>,
+    /// That time less the last success, and less the last report.
     succeeded: Vec<Option<i64>>,
     reported: Vec<Option<i64>>,
     intervals: Vec<Option<u64>>,
     rates: [Vec<f32>; 4],
-    /// Whether the rest of the schedule is in `rest`; otherwise it is that of the target's row before.
-    is_new: Vec<bool>,
+    /// 0 if the rest of the schedule is in `rest`; otherwise the version less that of the state that has it.
+    same: Vec<u64>,
     rest: Vec<ScheduleWire>,
+    /// The number of volatile fields of each target.
+    lives: Vec<u32>,
+    ages: Vec<i64>,
+    /// Per volatile field: one of the constants below.
+    kinds: Vec<u8>,
+    /// The slots of fields without a single measurement in the window, and the latencies of those with one.
+    slots: Vec<u32>,
+    latencies: Codes,
+    more: BlockColumns,
 }
 
-impl ScheduleColumns {
-    /// Makes columns of the entries of a row that was written at a time.
-    pub(crate) fn new(entries: impl IntoIterator<Item = ScheduleEntry>, at: i64) -> Self {
-        let mut columns = Self::default();
-        for ScheduleEntry { moving, last_report, rest } in entries {
-            let base = moving.last_polled.unwrap_or(at);
+/// The window has one measurement, which is among the latencies of history.
+const SINGLE: u8 = 0;
+/// There is no window, and no latency or one.
+const NOTHING: u8 = 1;
+const LATENCY: u8 = 2;
+/// The window has a point with several measurements, and there is no latency or one.
+const POINT: u8 = 3;
+const POINT_AND_LATENCY: u8 = 4;
+
+impl From<&Row> for StateColumns {
+    fn from(row: &Row) -> Self {
+        let (mut columns, mut last, mut more) = (Self::default(), 0, Vec::new());
+        for (TargetState { num, moving, last_report, rest, lives }, version) in row.targets.iter().zip(row.first..) {
+            let base = moving.last_polled.unwrap_or(row.at);
             let since = |time: Option<i64>| time.map(|time| base.wrapping_sub(time));
-            columns.polled.push(moving.last_polled.map(|polled| at.wrapping_sub(polled)));
+            columns.targets.push(num.wrapping_sub(std::mem::replace(&mut last, *num)));
+            columns.polled.push(moving.last_polled.map(|polled| row.at.wrapping_sub(polled)));
             columns.due.push(moving.due.wrapping_sub(base));
             columns.succeeded.push(since(moving.last_success));
-            columns.reported.push(since(last_report));
+            columns.reported.push(since(*last_report));
             columns.intervals.push(moving.interval_ms);
             columns.rates.iter_mut().zip(moving.rates).for_each(|(column, rate)| column.push(rate));
-            columns.is_new.push(rest.is_some());
-            columns.rest.extend(rest);
+            match rest {
+                Rest::New(rest) => {
+                    columns.same.push(0);
+                    columns.rest.push(rest.clone());
+                }
+                Rest::Of(before) => columns.same.push(version.wrapping_sub(*before)),
+            }
+            columns.lives.push(lives.len() as u32);
+            for live in lives {
+                columns.ages.push(live.age);
+                if live.single().is_some() {
+                    columns.kinds.push(SINGLE);
+                    continue;
+                }
+                columns.slots.push(live.slot);
+                let (without, with) = match live.window {
+                    WindowWire::Empty | WindowWire::One(_) => (NOTHING, LATENCY),
+                    WindowWire::More(point) => {
+                        more.push(StoredPoint { slot: live.slot, point, sketch: Sketch::default() });
+                        (POINT, POINT_AND_LATENCY)
+                    }
+                };
+                columns.kinds.push(if live.latency_us.is_some() { with } else { without });
+                live.latency_us.into_iter().for_each(|us| columns.latencies.push(code(us)));
+            }
         }
+        columns.more = more.iter().collect();
         columns
     }
+}
 
-    /// Returns the entries of the row that was written at a time. A column that is too short ends them.
-    pub(crate) fn entries(self, at: i64) -> impl Iterator<Item = ScheduleEntry> {
-        let times = self.polled.into_iter().zip(self.due).zip(self.succeeded).zip(self.reported).zip(self.intervals);
-        let rates = |column: Vec<f32>| column.into_iter();
-        let [a, b, c, d] = self.rates.map(rates);
+impl StateColumns {
+    /// Returns the states of a row with the time and the first version, and with the windows with one measurement. A
+    /// column that is too short ends them.
+    pub(crate) fn states(self, (at, first): (i64, u64), singles: &[Single]) -> Vec<TargetState> {
+        let (mut latencies, mut more) = (self.latencies.codes().map(micros), self.more.points());
+        let (mut singles, mut slots) = (singles.iter(), self.slots.into_iter());
+        let mut fields = self.ages.into_iter().zip(self.kinds).map_while(|(age, kind)| {
+            if kind == SINGLE {
+                let Single { slot, window, us, .. } = *singles.next()?;
+                return Some(LiveWire { slot, age, latency_us: Some(us), window: WindowWire::One(window) });
+            }
+            let latency_us = if matches!(kind, LATENCY | POINT_AND_LATENCY) { Some(latencies.next()?) } else { None };
+            let window = match kind {
+                POINT | POINT_AND_LATENCY => WindowWire::More(more.next()?.point),
+                _ => WindowWire::Empty,
+            };
+            Some(LiveWire { slot: slots.next()?, age, latency_us, window })
+        });
+        let [a, b, c, d] = self.rates.map(Vec::into_iter);
         let rates = a.zip(b).zip(c).zip(d).map(|(((a, b), c), d)| [a, b, c, d]);
-        let mut rest = self.rest.into_iter();
-        let entry = move |((((((polled, due), success), report), interval_ms), rates), is_new)| {
+        let times = self.polled.into_iter().zip(self.due).zip(self.succeeded).zip(self.reported).zip(self.intervals);
+        let targets = self.targets.into_iter().zip(self.lives).zip(self.same).zip(first..);
+        let (mut num, mut rest) = (0_i64, self.rest.into_iter());
+        let state = |((times, rates), (((step, count), same), version))| {
+            let ((((polled, due), success), report), interval_ms) = times;
+            num = num.wrapping_add(step);
             let last_polled = Option::map(polled, |polled| at.wrapping_sub(polled));
             let base = last_polled.unwrap_or(at);
             let before = |since: Option<i64>| since.map(|since| base.wrapping_sub(since));
+            let rest = if same == 0 { Rest::New(rest.next()?) } else { Rest::Of(u64::wrapping_sub(version, same)) };
             let (due, last_success) = (base.wrapping_add(due), before(success));
-            let rest = if is_new { Some(rest.next()?) } else { None };
             let moving = Moving { due, interval_ms, last_success, last_polled, rates };
-            Some(ScheduleEntry { moving, last_report: before(report), rest })
+            let lives = fields.by_ref().take(count as usize).collect();
+            Some(TargetState { num, moving, last_report: before(report), rest, lives })
         };
-        times.zip(rates).zip(self.is_new).map_while(entry)
+        times.zip(rates).zip(targets).map_while(state).collect()
     }
 }
 
-/// The latencies in a row of the journal: the volatile fields of its targets, and completed points.
+/// The latencies in a row of the journal that belong to history, apart from the rest of the states, which readers of
+/// history do not need.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct MeasurementColumns {
-    /// The number of each target less the one before.
+pub(crate) struct LatencyColumns {
+    /// The number of each target with single windows, less the one before.
     targets: Vec<i64>,
-    /// The number of volatile fields of each target.
-    lives: Vec<u32>,
+    /// The number of its single windows.
+    counts: Vec<u32>,
     slots: Vec<u32>,
-    ages: Vec<i64>,
-    /// Per volatile field: 1 if there is a latency, plus 2 for a window with one measurement, or 4 for one in `more`.
-    kinds: Vec<u8>,
-    latencies: Codes,
-    /// The windows with one measurement, each less the one before.
+    /// Each window less the one before.
     windows: Vec<u32>,
-    more: BlockColumns,
+    latencies: Codes,
+    completes: Vec<bool>,
     /// The target of each point.
     owners: Vec<i64>,
     points: BlockColumns,
 }
 
-const HAS_LATENCY: u8 = 1;
-const ONE: u8 = 2;
-const MORE: u8 = 4;
-
-impl From<&Measurements> for MeasurementColumns {
-    fn from(measured: &Measurements) -> Self {
-        let (mut columns, mut target, mut window) = (Self::default(), 0, 0_u32);
-        let mut more = Vec::new();
-        for (num, lives) in &measured.lives {
-            columns.targets.push(num.wrapping_sub(std::mem::replace(&mut target, *num)));
-            columns.lives.push(lives.len() as u32);
-            for live in lives {
-                columns.slots.push(live.slot);
-                columns.ages.push(live.age);
-                let kind = match live.window {
-                    WindowWire::Empty => 0,
-                    WindowWire::One(one) => {
-                        columns.windows.push(one.wrapping_sub(std::mem::replace(&mut window, one)));
-                        ONE
-                    }
-                    WindowWire::More(point) => {
-                        more.push(StoredPoint { slot: live.slot, point, sketch: Sketch::default() });
-                        MORE
-                    }
-                };
-                columns.kinds.push(kind | if live.latency_us.is_some() { HAS_LATENCY } else { 0 });
-                live.latency_us.into_iter().for_each(|us| columns.latencies.push(code(us)));
+impl From<&Latencies> for LatencyColumns {
+    fn from(latencies: &Latencies) -> Self {
+        let (mut columns, mut last, mut window) = (Self::default(), 0, 0);
+        for of_target in latencies.singles.chunk_by(|a, b| a.num == b.num) {
+            let num = of_target[0].num;
+            columns.targets.push(num.wrapping_sub(std::mem::replace(&mut last, num)));
+            columns.counts.push(of_target.len() as u32);
+            for single in of_target {
+                columns.slots.push(single.slot);
+                columns.windows.push(single.window.wrapping_sub(std::mem::replace(&mut window, single.window)));
+                columns.latencies.push(code(single.us));
+                columns.completes.push(single.completes);
             }
         }
-        columns.more = more.iter().collect();
-        columns.owners = measured.points.iter().map(|(owner, _)| *owner).collect();
-        columns.points = measured.points.iter().map(|(_, point)| point).collect();
+        columns.owners = latencies.points.iter().map(|(owner, _)| *owner).collect();
+        columns.points = latencies.points.iter().map(|(_, point)| point).collect();
         columns
     }
 }
 
-impl From<MeasurementColumns> for Measurements {
-    /// Decodes the columns. One that is too short ends the values.
-    fn from(columns: MeasurementColumns) -> Self {
-        let (mut latencies, mut more) = (columns.latencies.codes(), columns.more.points());
-        let mut window = 0_u32;
-        let mut windows = columns.windows.into_iter().map(|step| {
-            window = window.wrapping_add(step);
-            window
-        });
-        let fields = columns.slots.into_iter().zip(columns.ages).zip(columns.kinds);
-        let mut fields = fields.map(|((slot, age), kind)| {
-            let latency_us = if kind & HAS_LATENCY != 0 { latencies.next().map(micros) } else { None };
-            let window = match kind & (ONE | MORE) {
-                ONE => windows.next().map_or(WindowWire::Empty, WindowWire::One),
-                MORE => more.next().map_or(WindowWire::Empty, |more| WindowWire::More(more.point)),
-                _ => WindowWire::Empty,
-            };
-            LiveWire { slot, age, latency_us, window }
-        });
-        let mut num = 0_i64;
-        let lives = columns.targets.into_iter().zip(columns.lives).map(|(step, count)| {
+impl LatencyColumns {
+    /// Returns the latencies of the targets that are `wanted`. A column that is too short ends them.
+    pub(crate) fn latencies(self, wanted: impl Fn(i64) -> bool) -> Latencies {
+        let values = self.slots.into_iter().zip(self.windows).zip(self.latencies.codes()).zip(self.completes);
+        let targets = self.targets.into_iter().zip(self.counts);
+        let (mut num, mut window, mut left) = (0_i64, 0_u32, 0);
+        let mut targets = targets.map(|(step, count)| {
             num = num.wrapping_add(step);
-            (num, fields.by_ref().take(count as usize).collect())
+            (num, count)
         });
-        let lives = lives.collect();
-        Self { lives, points: columns.owners.into_iter().zip(columns.points.points()).collect() }
+        let mut current = 0;
+        let single = values.map_while(|(((slot, step), latency), completes)| {
+            while left == 0 {
+                (current, left) = targets.next()?;
+            }
+            left -= 1;
+            window = window.wrapping_add(step);
+            Some((Single { num: current, slot, window, us: 0, completes }, latency))
+        });
+        let singles = single.filter(|(single, _)| wanted(single.num));
+        let singles = singles.map(|(single, latency)| Single { us: micros(latency), ..single }).collect();
+        let points = self.owners.into_iter().zip(self.points.points()).filter(|(num, _)| wanted(*num)).collect();
+        Latencies { singles, points }
     }
 }
 

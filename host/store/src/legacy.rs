@@ -2,17 +2,13 @@
 //! latency points, with all digits of the latencies. Those of version 3 and earlier are not compressed.
 
 use crate::wire::{
-    LiveWire, Measurements, PointWire, Row, ScheduleEntry, ScheduleWire, Snapshot, StoredPoint, WindowWire,
+    LiveWire, PointWire, Rest, Row, ScheduleWire, Snapshot, StoredPoint, TargetState, WindowWire, plain_bytes,
 };
-use flate2::read::DeflateDecoder;
 use model::Sketch;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
 
 /// The first byte of a compressed value. No value that is not compressed starts with it and has more than one byte.
 const COMPRESSED: u8 = 0;
-/// The maximum size of a value in bytes, so that a damaged file cannot fill the memory.
-const MAX_BYTES: u64 = 256 << 20;
 
 /// A row of the journal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -117,13 +113,13 @@ pub(crate) fn row(body: &[u8], points: Option<&[u8]>) -> Option<Row> {
         columns.map(|columns| columns.points().collect()).unwrap_or_default()
     });
     let Journal { at, ended, snapshots } = journal;
-    let mut row = Row { at, ended, measured: Measurements { points, lives: Vec::new() }, ..Row::default() };
+    let mut row = Row { at, ended, ..Row::default() };
     row.first = snapshots.first().map_or(0, |(_, snapshot)| snapshot.version);
-    for (num, Snapshot { mut schedule, last_report, volatile, .. }) in snapshots {
+    for (num, Snapshot { mut schedule, last_report, volatile: lives, .. }) in snapshots {
         let moving = schedule.split();
-        row.schedules.push(ScheduleEntry { moving, last_report, rest: Some(schedule) });
-        row.measured.lives.push((num, volatile));
+        row.push(TargetState { num, moving, last_report, rest: Rest::New(schedule), lives }, |_| false);
     }
+    row.latencies.points = points;
     Some(row)
 }
 
@@ -134,10 +130,7 @@ fn is_packed(bytes: &[u8]) -> bool {
 
 /// Returns the bytes of a compressed value; `None` if it is damaged.
 fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
-    let [COMPRESSED, packed @ ..] = bytes else { return None };
-    let mut plain = Vec::new();
-    DeflateDecoder::new(packed).take(MAX_BYTES).read_to_end(&mut plain).ok()?;
-    Some(plain)
+    plain_bytes(bytes.strip_prefix(&[COMPRESSED])?)
 }
 
 /// The points of several targets.

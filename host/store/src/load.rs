@@ -6,7 +6,7 @@ use crate::single::Singles;
 use crate::sqlite::connect;
 use crate::tables::target::TargetRow;
 use crate::tables::{dependency, journal, target};
-use crate::wire::{Row, ScheduleEntry, Snapshot, StoredPoint};
+use crate::wire::{Rest, Row, Snapshot, StoredPoint, TargetState, WindowWire};
 use model::{DependencyRecord, DependencyState, Kind, TargetId, Timestamp, Volatile};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -39,8 +39,10 @@ pub(crate) struct Journaled {
     pub snapshots: BTreeMap<i64, Snapshot>,
     /// Latency points, each with the number of its target.
     pub points: Vec<(i64, StoredPoint)>,
-    /// Windows with one measurement whose points are not in `points`.
-    pub singles: Singles,
+    /// The windows with one measurement.
+    singles: Singles,
+    /// The latest window whose point was written, by the target's number and the slot.
+    written: HashMap<(i64, u32), u32>,
     /// The place of the last row.
     pub place: u32,
     /// Polls up to this time may be missing from the database; `None` if the last host ended properly.
@@ -68,6 +70,7 @@ pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Eve
         (dependencies.join().unwrap_or_else(|panic| resume_unwind(panic)), rest)
     });
     let (mut dependencies, (mut journal, rows)) = (dependencies?, rest?);
+    journal.settle();
     let mut numbers = HashMap::with_capacity(rows.len());
     let mut targets = HashMap::with_capacity(rows.len());
     for TargetRow { num, id, kind, record, snapshot, next_slot } in rows {
@@ -76,8 +79,11 @@ pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Eve
         let schedule = snapshot.as_ref().map(|snapshot| StoredSchedule::from(&snapshot.schedule));
         let mut known = KnownState::default();
         (known.warnings, known.failure, known.stale_since) = (record.warnings, record.failure, record.stale_since);
-        known.last_report = snapshot.as_ref().and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
         let records = dependencies.remove(&num).unwrap_or_default();
+        let report = snapshot.as_ref().and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
+        // Without a stored time, the target has reported when its dependencies changed.
+        let changed = records.iter().map(|record| record.last_status_change.unwrap_or(record.first_seen)).max();
+        known.last_report = report.or(changed);
         let known = known.restored(states(records, snapshot.as_ref()), next_slot);
         numbers.insert(id.clone(), num);
         targets.insert(id, Loaded { kind, known, schedule });
@@ -87,13 +93,20 @@ pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Eve
 
 /// Reads the journal.
 pub(crate) fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> {
-    let mut journaled = Journaled::default();
+    let (mut journaled, mut damaged) = (Journaled::default(), 0);
     journal::each(connection, |place, row| {
         journaled.place = place;
-        if let Some(row) = row {
-            journaled.add(row);
+        match row {
+            Some(row) => journaled.add(row),
+            None => damaged += 1,
         }
     })?;
+    if damaged > 0 {
+        tracing::error!(
+            "{damaged} rows of the table journal are damaged: the times and latencies in them are lost; \
+             check the disk, or restore a copy of the database"
+        );
+    }
     Ok(journaled)
 }
 
@@ -104,17 +117,51 @@ impl Journaled {
         let until = Timestamp::from_millis(row.at).after(FORGOTTEN);
         self.forgotten_until = (!row.ended).then_some(until);
         self.last = Some(Timestamp::from_millis(row.at));
-        for ((version, entry), (num, lives)) in (row.first..).zip(row.schedules).zip(&row.measured.lives) {
-            let ScheduleEntry { moving, last_report, rest } = entry;
-            // Without the row that has the rest, the target is as after a kill: it is polled like a new one.
-            let Some(rest) = rest.or_else(|| self.snapshots.get(num).map(|held| held.schedule.clone())) else {
-                continue;
+        for (TargetState { num, moving, last_report, rest, lives }, version) in row.targets.into_iter().zip(row.first..)
+        {
+            let rest = match rest {
+                Rest::New(rest) => Some(rest),
+                Rest::Of(before) => {
+                    let held = self.snapshots.get(&num).filter(|held| held.version == before);
+                    held.map(|held| held.schedule.clone())
+                }
             };
-            let snapshot = Snapshot { version, schedule: rest.with(moving), last_report, volatile: lives.clone() };
-            self.snapshots.insert(*num, snapshot);
+            // Without the row that has the rest, the target keeps an earlier state.
+            let Some(rest) = rest else { continue };
+            let snapshot = Snapshot { version, schedule: rest.with(moving), last_report, volatile: lives };
+            self.snapshots.insert(num, snapshot);
         }
+        let mut latencies = row.latencies;
+        self.add_points(std::mem::take(&mut latencies.points));
         let points = &mut self.points;
-        self.singles.read(row.measured, |_| true, |num, point| points.push((num, point)));
+        self.singles.read(latencies, |num, point| points.push((num, point)));
+    }
+
+    /// Adds points that were written.
+    pub(crate) fn add_points(&mut self, points: Vec<(i64, StoredPoint)>) {
+        for (num, point) in &points {
+            let last = self.written.entry((*num, point.slot)).or_default();
+            *last = point.point.window.max(*last);
+        }
+        self.points.extend(points);
+    }
+
+    /// Removes the windows whose points were written, so that they are not completed again: a point is written at once,
+    /// and the next window of its dependency with the next flush.
+    pub(crate) fn settle(&mut self) {
+        for (num, snapshot) in &mut self.snapshots {
+            for live in &mut snapshot.volatile {
+                let written = self.written.get(&(*num, live.slot));
+                if written.is_some_and(|written| live.window().is_some_and(|window| window <= *written)) {
+                    live.window = WindowWire::Empty;
+                }
+            }
+        }
+    }
+
+    /// Returns the numbers of targets that it has.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = i64> {
+        self.snapshots.keys().copied().chain(self.points.iter().map(|(num, _)| *num))
     }
 }
 

@@ -105,15 +105,14 @@ impl Reader {
                 }
             }
             let wanted: BTreeSet<i64> = journaled.keys().map(|(num, _)| *num).collect();
-            journal::each_point(
-                connection,
-                |num| wanted.contains(&num),
-                |num, point| {
+            if !wanted.is_empty() {
+                let is_wanted = |num| wanted.contains(&num);
+                journal::each_point(connection, is_wanted, |num, point| {
                     if let Some(points) = journaled.get_mut(&(num, point.slot)) {
                         points.push(point);
                     }
-                },
-            )?;
+                })?;
+            }
             let day = since.as_millis().div_euclid(86_400_000);
             let read = |((id, slot), num): (&(TargetId, Option<u32>), &Option<i64>)| {
                 let history = history(connection, id, since)?;
@@ -248,7 +247,10 @@ impl Reader {
             }
         };
         connection.progress_handler(STEPS, Some(|| true))?;
-        let result = read(&connection)?;
+        // All statements of a read see the same state: a fold moves points from one table to another.
+        let transaction = connection.unchecked_transaction()?;
+        let result = read(&transaction)?;
+        drop(transaction);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.generation == generation && idle.connections.len() < KEPT {
             idle.connections.push(connection);

@@ -94,34 +94,65 @@ pub(crate) struct Row {
     pub ended: bool,
     /// The version of the first target in it. Those of the others follow it, and those of the next row follow them.
     pub first: u64,
-    pub schedules: Vec<ScheduleEntry>,
-    /// The latencies of the targets in the same order, and completed points.
-    pub measured: Measurements,
+    pub targets: Vec<TargetState>,
+    pub latencies: Latencies,
 }
 
 impl Row {
     /// Returns the last version that the row uses.
     pub(crate) fn last(&self) -> u64 {
-        self.first + (self.schedules.len() as u64).max(1) - 1
+        self.first + (self.targets.len() as u64).max(1) - 1
+    }
+
+    /// Adds a target. Those of its windows with one measurement that `completes` names complete the one before.
+    pub(crate) fn push(&mut self, state: TargetState, completes: impl Fn(&LiveWire) -> bool) {
+        let single = |live: &LiveWire| {
+            let (window, us) = live.single()?;
+            Some(Single { num: state.num, slot: live.slot, window, us, completes: completes(live) })
+        };
+        self.latencies.singles.extend(state.lives.iter().filter_map(single));
+        self.targets.push(state);
     }
 }
 
-/// The schedule of a target in a row of the journal.
-#[derive(Debug, Clone)]
-pub(crate) struct ScheduleEntry {
+/// The state of a target in a row of the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetState {
+    pub num: i64,
     pub moving: Moving,
     pub last_report: Option<i64>,
-    /// The other fields; `None` if they are those of the target's row before.
-    pub rest: Option<ScheduleWire>,
+    pub rest: Rest,
+    pub lives: Vec<LiveWire>,
 }
 
-/// The latencies in a row of the journal.
+/// The fields of a schedule that not every poll changes.
+#[derive(Clone, Debug)]
+pub(crate) enum Rest {
+    New(ScheduleWire),
+    /// Those of the target's state with this version, which is the last one before.
+    Of(u64),
+}
+
+/// The latencies in a row of the journal that belong to history.
 #[derive(Debug, Default)]
-pub(crate) struct Measurements {
-    /// The volatile fields of each target, by its number.
-    pub lives: Vec<(i64, Vec<LiveWire>)>,
-    /// Completed points, each with the number of its target.
+pub(crate) struct Latencies {
+    /// The windows with one measurement, in the order of the targets' volatile fields.
+    pub singles: Vec<Single>,
+    /// Points, each with the number of its target.
     pub points: Vec<(i64, StoredPoint)>,
+}
+
+/// A window with one measurement. The latency is that of the volatile field, and the point of the window, if a later
+/// row says that the window is complete.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Single {
+    pub num: i64,
+    pub slot: u32,
+    pub window: u32,
+    /// The latency in microseconds.
+    pub us: u32,
+    /// Whether the dependency's single window before it is a complete point.
+    pub completes: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -220,6 +251,23 @@ impl StoredPoint {
 }
 
 impl LiveWire {
+    /// Returns the window and the latency in microseconds if the window has one measurement.
+    pub(crate) fn single(&self) -> Option<(u32, u32)> {
+        match self.window {
+            WindowWire::One(window) => self.latency_us.map(|us| (window, us)),
+            WindowWire::Empty | WindowWire::More(_) => None,
+        }
+    }
+
+    /// Returns the incomplete window.
+    pub(crate) fn window(&self) -> Option<u32> {
+        match self.window {
+            WindowWire::Empty => None,
+            WindowWire::One(window) => Some(window),
+            WindowWire::More(point) => Some(point.window),
+        }
+    }
+
     pub(crate) fn new(slot: u32, volatile: &Volatile, report: Timestamp) -> Self {
         Self {
             slot,
@@ -341,9 +389,14 @@ pub(crate) fn deflated<T: Serialize>(value: &T) -> rusqlite::Result<Vec<u8>> {
 
 /// Decodes a value that [`deflated`] encoded; `None` if it is damaged.
 pub(crate) fn inflated<T: DeserializeOwned>(packed: &[u8]) -> Option<T> {
+    postcard::from_bytes(&plain_bytes(packed)?).ok()
+}
+
+/// Returns the bytes that a deflate stream has; `None` if it is damaged.
+pub(crate) fn plain_bytes(packed: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
     DeflateDecoder::new(packed).take(MAX_BYTES).read_to_end(&mut plain).ok()?;
-    postcard::from_bytes(&plain).ok()
+    Some(plain)
 }
 
 /// Encodes a value for the database.

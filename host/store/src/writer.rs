@@ -292,7 +292,9 @@ pub(crate) struct WriterState {
     unjournaled: Vec<(i64, StoredPoint)>,
     /// The place of the last row of the journal.
     place: u32,
-    /// The newest rows of the journal for targets, as far as this process wrote them, by the targets' numbers.
+    /// The number of the next target.
+    next_number: i64,
+    /// The newest states of targets in the journal, as far as this process wrote them, by the targets' numbers.
     told: HashMap<i64, Told>,
     /// The hour of the last flush; `None` before the first.
     hour: Option<i64>,
@@ -329,6 +331,7 @@ impl WriterState {
             version: 0,
             unjournaled: Vec::new(),
             place: 0,
+            next_number: 1,
             told: HashMap::new(),
             hour: None,
             last_run: None,
@@ -366,6 +369,7 @@ impl WriterState {
     /// Loads the content of the database, as at opening.
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
         let Everything { numbers, targets, journal } = load(&self.connection, &self.path)?;
+        self.next_number = 1 + numbers.values().copied().chain(journal.numbers()).max().unwrap_or(0);
         self.numbers = numbers;
         (self.version, self.place) = (journal.version, journal.place);
         self.last_run = journal.last;
@@ -375,8 +379,9 @@ impl WriterState {
     /// Commits a group. Returns the events of each of its jobs.
     fn write(&mut self, group: &[Job]) -> rusqlite::Result<Vec<Vec<SequencedEvent>>> {
         let transaction = self.connection.transaction()?;
-        let (version, place, unjournaled) = (self.version, self.place, self.unjournaled.clone());
-        let mut pending = PendingWrite { version, place, unjournaled, ..PendingWrite::default() };
+        let (version, place, next_number) = (self.version, self.place, self.next_number);
+        let unjournaled = self.unjournaled.clone();
+        let mut pending = PendingWrite { version, place, next_number, unjournaled, ..PendingWrite::default() };
         let mut times = Times::default();
         let known = Known { numbers: &self.numbers, told: &self.told, last_run: self.last_run };
         let write = |job: &Job| write_job(&transaction, &known, job, (&mut pending, &mut times));
@@ -386,7 +391,7 @@ impl WriterState {
             let (ended, is_full) = (times.ended.is_some(), pending.place >= FOLD);
             if ended || is_full || (self.hour.is_some() && hour != self.hour) {
                 let incomplete = if ended || is_full { i64::MAX } else { incomplete_hour(at) };
-                rows::fold(&transaction, &known, Fold { at, ended, incomplete, gone: None }, &mut pending)?;
+                rows::fold(&transaction, &known, Fold { at, ended, incomplete }, &mut pending)?;
             }
         }
         let shares = self.shares.take().filter(|_| pending.forgotten.is_empty());
@@ -406,7 +411,7 @@ impl WriterState {
         }
         self.numbers.extend(pending.numbers);
         self.unjournaled = pending.unjournaled;
-        self.place = pending.place;
+        (self.place, self.next_number) = (pending.place, pending.next_number);
         for (num, told) in pending.told {
             match told {
                 Some(told) => drop(self.told.insert(num, told)),

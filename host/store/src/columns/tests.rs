@@ -28,20 +28,23 @@ prop_compose! {
     fn live()(slot: u32, age: i64, latency_us in prop::option::of(exact()), window in prop_oneof![
         Just(WindowWire::Empty), any::<u32>().prop_map(WindowWire::One), point().prop_map(WindowWire::More),
     ]) -> LiveWire {
-        LiveWire { slot, age, latency_us, window }
+        // A window with one measurement has its latency.
+        let is_odd = matches!(window, WindowWire::One(_)) && latency_us.is_none();
+        LiveWire { slot, age, latency_us, window: if is_odd { WindowWire::Empty } else { window } }
     }
 }
 
 prop_compose! {
-    fn entry()(due: i64, interval_ms: Option<u64>, last_success: Option<i64>, last_polled: Option<i64>,
-        rates in prop::array::uniform4(0_f32..1e6), last_report: Option<i64>, identity: i64, is_new: bool)
-        -> ScheduleEntry
+    fn state()(num: i64, due: i64, interval_ms: Option<u64>, last_success: Option<i64>, last_polled: Option<i64>,
+        rates in prop::array::uniform4(0_f32..1e6), last_report: Option<i64>, identity: i64,
+        before in prop::option::of(0_u64..1_000), lives in prop::collection::vec(live(), 0..5)) -> TargetState
     {
         let schedule = StoredSchedule { identity, schedule: Schedule::new(Timestamp::from_millis(0)) };
         let mut rest = ScheduleWire::from(&schedule);
         rest.split();
         let moving = Moving { due, interval_ms, last_success, last_polled, rates };
-        ScheduleEntry { moving, last_report, rest: is_new.then_some(rest) }
+        let rest = before.map_or(Rest::New(rest), Rest::Of);
+        TargetState { num, moving, last_report, rest, lives }
     }
 }
 
@@ -54,21 +57,30 @@ proptest! {
     }
 
     #[test]
-    fn latencies_of_a_row_are_restored(
-        lives in prop::collection::vec((any::<i64>(), prop::collection::vec(live(), 0..5)), 0..5),
+    fn a_row_is_restored(
+        states in prop::collection::vec((state(), any::<bool>()), 0..5),
         points in prop::collection::vec((any::<i64>(), stored()), 0..5),
+        first in 1_000_u64..1 << 40,
+        at: i64,
     ) {
-        let measured = Measurements { lives, points };
-        let packed = deflated(&MeasurementColumns::from(&measured)).unwrap();
-        let restored = Measurements::from(inflated::<MeasurementColumns>(&packed).unwrap());
-        prop_assert_eq!(format!("{restored:?}"), format!("{measured:?}"));
-    }
-
-    #[test]
-    fn schedules_of_a_row_are_restored(entries in prop::collection::vec(entry(), 0..5), at: i64) {
-        let packed = deflated(&ScheduleColumns::new(entries.clone(), at)).unwrap();
-        let restored = inflated::<ScheduleColumns>(&packed).unwrap().entries(at).collect::<Vec<_>>();
-        prop_assert_eq!(format!("{restored:?}"), format!("{entries:?}"));
+        let mut row = Row { at, first, ..Row::default() };
+        for (state, completes) in states {
+            row.push(state, |_| completes);
+        }
+        row.latencies.points = points;
+        let latencies = deflated(&LatencyColumns::from(&row.latencies)).unwrap();
+        let states = deflated(&StateColumns::from(&row)).unwrap();
+        let columns = || inflated::<LatencyColumns>(&latencies).unwrap();
+        let restored = columns().latencies(|_| true);
+        let targets = inflated::<StateColumns>(&states).unwrap().states((at, first), &restored.singles);
+        prop_assert_eq!(format!("{targets:?}"), format!("{:?}", row.targets));
+        prop_assert_eq!(format!("{restored:?}"), format!("{:?}", row.latencies));
+        // Those of one target are the same with and without the others.
+        if let Some(num) = row.targets.first().map(|state| state.num) {
+            let of_one = columns().latencies(|of| of == num);
+            let singles: Vec<Single> = restored.singles.into_iter().filter(|single| single.num == num).collect();
+            prop_assert_eq!(of_one.singles, singles);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::read::DeflateEncoder;
 use model::{Kind, Schedule, TargetId, Timestamp};
 use rusqlite::{Connection, params};
+use std::io::Read;
 use std::path::Path;
 
 /// Compresses a value as versions 4 to 12 did.
@@ -52,11 +53,10 @@ fn rows_of_the_journal_are_read() {
     for (body, points, count) in cases {
         let row = row(&body, points).unwrap();
         assert_eq!((row.at, row.ended, row.first, row.last()), (journal.at, false, 1, 3));
-        assert_eq!(row.measured.points.len(), count);
-        let entries = row.schedules.into_iter().zip(row.measured.lives);
-        let snapshots = entries.zip(1..).map(|((schedule, (num, volatile)), version)| {
-            let ScheduleEntry { moving, last_report, rest } = schedule;
-            (num, Snapshot { version, schedule: rest.unwrap().with(moving), last_report, volatile })
+        assert_eq!(row.latencies.points.len(), count);
+        let snapshots = row.targets.into_iter().zip(1..).map(|(state, version)| {
+            let TargetState { num, moving, last_report, rest: Rest::New(rest), lives } = state else { panic!() };
+            (num, Snapshot { version, schedule: rest.with(moving), last_report, volatile: lives })
         });
         let restored = Journal { at: row.at, ended: row.ended, snapshots: snapshots.collect() };
         assert_eq!(encode(&restored).unwrap(), encode(&journal).unwrap());
@@ -64,7 +64,7 @@ fn rows_of_the_journal_are_read() {
     let packed = pack(&JournalColumns::from(&journal));
     assert!(row(&packed[..packed.len() / 2], None).is_none());
     assert!(row(&[], None).is_none());
-    assert_eq!(row(&packed, Some(&owned[..4])).unwrap().measured.points.len(), 0, "damaged points are left out");
+    assert_eq!(row(&packed, Some(&owned[..4])).unwrap().latencies.points.len(), 0, "damaged points are left out");
 }
 
 fn point() -> PointWire {
@@ -106,7 +106,7 @@ fn a_database_of_the_version_before_keeps_its_state_and_its_latencies() {
     let id = TargetId::new("a").unwrap();
     {
         let connection = Connection::open(&path).unwrap();
-        let num = target::number(&connection, &id, &Kind::new("http").unwrap()).unwrap();
+        let num = target::number(&connection, 1, &id, &Kind::new("http").unwrap()).unwrap();
         let Journal { at, ended, mut snapshots } = journal();
         snapshots.truncate(1);
         snapshots[0].0 = num;

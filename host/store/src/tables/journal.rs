@@ -1,15 +1,15 @@
 //! Table `journal`: volatile fields and schedules of all targets, until later rows have newer ones.
 //!
 //! Each flush writes one row with the targets that were polled. From time to time the rows are folded: their latency
-//! points go to the latency blocks, and the newest state of every target goes to the row at place 0. The places after
-//! it are then used again, from 1 on. A row is overwritten rather than deleted, and has the size of whole pages, so
-//! that a flush changes the pages of one row and nothing else of the file. Rows that are older than the row at place 0
-//! are leftovers.
+//! points go to the latency blocks, and the newest states of all targets go to rows from place 0 on. The places after
+//! them are then used again. A row is overwritten rather than deleted, and has the size of whole pages, so that a flush
+//! changes the pages of one row and nothing else of the file. Rows that are older than the one before are leftovers.
 
-use crate::columns::{MeasurementColumns, ScheduleColumns};
+use crate::columns::{LatencyColumns, StateColumns};
 use crate::legacy;
 use crate::single::Singles;
-use crate::wire::{COMPRESSED, Measurements, Row, StoredPoint, deflated, encode, inflated};
+use crate::wire::{COMPRESSED, Latencies, Row, StoredPoint, deflated, encode, inflated};
+use flate2::Crc;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
@@ -35,17 +35,18 @@ struct Head {
     at: i64,
     ended: bool,
     /// The number of bytes of each of the two parts that follow; the rest of the row fills its pages.
-    schedules: usize,
-    measured: usize,
+    states: usize,
+    latencies: usize,
 }
 
 /// Writes the row at a place.
 pub(crate) fn write(connection: &Connection, place: u32, row: &Row) -> rusqlite::Result<()> {
-    let schedules = deflated(&ScheduleColumns::new(row.schedules.iter().cloned(), row.at))?;
-    let measured = deflated(&MeasurementColumns::from(&row.measured))?;
+    let states = deflated(&StateColumns::from(row))?;
+    let latencies = deflated(&LatencyColumns::from(&row.latencies))?;
     let Row { first, at, ended, .. } = *row;
-    let head = encode(&Head { first, at, ended, schedules: schedules.len(), measured: measured.len() })?;
-    let mut bytes = [&COMPRESSED, head.as_slice(), &schedules, &measured].concat();
+    let head = encode(&Head { first, at, ended, states: states.len(), latencies: latencies.len() })?;
+    let content = [head, states, latencies].concat();
+    let mut bytes = [&COMPRESSED[..], &checksum(&content), &content].concat();
     let held: Option<u32> = connection
         .prepare_cached("SELECT length(body) FROM journal WHERE sequence = ?1")?
         .query_row([place], |row| row.get(0))
@@ -58,23 +59,36 @@ pub(crate) fn write(connection: &Connection, place: u32, row: &Row) -> rusqlite:
     connection.prepare_cached(sql)?.execute(params![place, bytes]).map(drop)
 }
 
-/// Removes the rows of earlier versions, which are in the row at place 0 now.
+/// Returns the checksum of a row's head and parts. SQLite has none, and damaged parts may yield other values.
+fn checksum(content: &[u8]) -> [u8; 4] {
+    let mut crc = Crc::new();
+    crc.update(content);
+    crc.sum().to_le_bytes()
+}
+
+/// Removes the rows of earlier versions, whose states are in rows of this version now.
 pub(crate) fn clear_earlier(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "DELETE FROM journal WHERE substr(body, 1, 2) <> ?1";
     connection.prepare_cached(sql)?.execute([COMPRESSED]).map(drop)
 }
 
-/// Calls `found` with each row in order and its place; with `None` for a row that cannot be read, which loses at most
-/// 30 seconds of progress.
+/// Calls `found` with each row in order and its place, and with `None` for a row that cannot be read. A damaged row of
+/// one flush loses at most 30 seconds of progress; one with the newest states of targets loses these.
 pub(crate) fn each(connection: &Connection, mut found: impl FnMut(u32, Option<Row>)) -> rusqlite::Result<()> {
-    each_encoded(connection, |place, bytes, points| {
-        let row = match bytes {
-            Encoded::Current(head, parts) => Some(decoded(&head, parts)),
+    each_encoded(connection, |place, encoded, points| {
+        let row = match encoded {
+            Encoded::Current(head, parts) => decoded(&head, parts),
             Encoded::Earlier(bytes) => legacy::row(bytes, points),
             Encoded::Damaged => None,
         };
         found(place, row);
     })
+}
+
+/// Returns whether the journal has a row of this version. Until then, its states are also in the targets' own rows.
+pub(crate) fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM journal WHERE substr(body, 1, 2) = ?1)";
+    connection.query_row(sql, [COMPRESSED], |row| row.get(0))
 }
 
 /// Calls `found` with the latency points of the targets that are `wanted` that are not yet in blocks, each with the
@@ -85,14 +99,17 @@ pub(crate) fn each_point(
     mut found: impl FnMut(i64, StoredPoint),
 ) -> rusqlite::Result<()> {
     let mut singles = Singles::default();
-    each_encoded(connection, |_, bytes, points| {
-        let measured = match bytes {
-            Encoded::Current(head, parts) => measured(&head, parts),
-            Encoded::Earlier(bytes) => legacy::row(bytes, points).map(|row| row.measured),
+    each_encoded(connection, |_, encoded, points| {
+        let latencies = match encoded {
+            Encoded::Current(head, parts) => columns(&head, parts).map(|columns| columns.latencies(&wanted)),
+            Encoded::Earlier(bytes) => legacy::row(bytes, points).map(|row| {
+                let points = row.latencies.points.into_iter().filter(|(num, _)| wanted(*num)).collect();
+                Latencies { points, singles: Vec::new() }
+            }),
             Encoded::Damaged => None,
         };
-        if let Some(measured) = measured {
-            singles.read(measured, &wanted, &mut found);
+        if let Some(latencies) = latencies {
+            singles.read(latencies, &mut found);
         }
     })
 }
@@ -117,13 +134,14 @@ fn each_encoded(
         let bytes = row.get_ref(1)?.as_blob()?;
         let encoded = match bytes.strip_prefix(&COMPRESSED) {
             None => Encoded::Earlier(bytes),
-            Some(rest) => match postcard::take_from_bytes::<Head>(rest) {
-                Ok((head, _)) if head.first <= newest => continue,
-                Ok((head, parts)) => {
+            Some(rest) => match checked(rest) {
+                // All rows after a leftover are leftovers.
+                Some((head, _)) if head.first <= newest => break,
+                Some((head, parts)) => {
                     newest = head.first;
                     Encoded::Current(head, parts)
                 }
-                Err(_) => Encoded::Damaged,
+                None => Encoded::Damaged,
             },
         };
         found(row.get(0)?, encoded, row.get_ref(2)?.as_blob_or_null()?);
@@ -131,30 +149,37 @@ fn each_encoded(
     Ok(())
 }
 
-/// Decodes a row. One whose parts are damaged is empty, but counts: later rows have later versions.
-fn decoded(head: &Head, parts: &[u8]) -> Row {
-    let Head { first, at, ended, .. } = *head;
-    let schedules = parts.get(..head.schedules).and_then(inflated::<ScheduleColumns>);
-    let Some((schedules, measured)) = schedules.zip(measured(head, parts)) else {
-        return Row { at, ended, first, ..Row::default() };
-    };
-    Row { at, ended, first, schedules: schedules.entries(at).collect(), measured }
+/// Returns the head and the bytes after it; `None` if the checksum is not theirs.
+fn checked(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    let (sum, content) = bytes.split_first_chunk::<4>()?;
+    let (head, parts) = postcard::take_from_bytes::<Head>(content).ok()?;
+    let length = (content.len() - parts.len()).checked_add(head.states)?.checked_add(head.latencies)?;
+    (checksum(content.get(..length)?) == *sum).then_some((head, parts))
 }
 
-fn measured(head: &Head, parts: &[u8]) -> Option<Measurements> {
-    let bytes = parts.get(head.schedules..)?.get(..head.measured)?;
-    inflated::<MeasurementColumns>(bytes).map(Measurements::from)
+fn decoded(head: &Head, parts: &[u8]) -> Option<Row> {
+    let latencies = columns(head, parts)?.latencies(|_| true);
+    let Head { first, at, ended, states, .. } = *head;
+    let targets = inflated::<StateColumns>(parts.get(..states)?)?.states((at, first), &latencies.singles);
+    Some(Row { at, ended, first, targets, latencies })
+}
+
+fn columns(head: &Head, parts: &[u8]) -> Option<LatencyColumns> {
+    inflated(parts.get(head.states..)?.get(..head.latencies)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{LiveWire, WindowWire};
+    use crate::wire::{LiveWire, Moving, Rest, TargetState, WindowWire};
 
     fn row(first: u64, lives: u32) -> Row {
         let live = |slot: u32| LiveWire { slot, age: 0, latency_us: Some(slot * 7919), window: WindowWire::Empty };
-        let measured = Measurements { lives: vec![(1, (0..lives).map(live).collect())], points: Vec::new() };
-        Row { first, measured, ..Row::default() }
+        let moving = Moving { due: 0, interval_ms: None, last_success: None, last_polled: None, rates: [0.0; 4] };
+        let lives = (0..lives).map(live).collect();
+        let mut row = Row { first, ..Row::default() };
+        row.push(TargetState { num: 1, moving, last_report: None, rest: Rest::Of(0), lives }, |_| false);
+        row
     }
 
     #[test]
@@ -182,11 +207,18 @@ mod tests {
         // A row that does not fill its pages leaves them as they are.
         write(&connection, 2, &row(4, 1)).unwrap();
         assert_eq!((read(), pages()), (vec![(1, 3), (2, 4)], before));
-        // A damaged row is empty, and rows that follow it are read.
-        connection.execute("UPDATE journal SET body = substr(body, 1, 12) WHERE sequence = 2", []).unwrap();
+        // Rows that follow a damaged one are read, whatever byte is damaged.
         write(&connection, 3, &row(5, 1)).unwrap();
-        let mut lives = Vec::new();
-        each(&connection, |place, row| lives.push((place, row.unwrap().measured.lives.len()))).unwrap();
-        assert_eq!(lives, [(1, 1), (2, 0), (3, 1)]);
+        let body: Vec<u8> =
+            connection.query_row("SELECT body FROM journal WHERE sequence = 2", [], |row| row.get(0)).unwrap();
+        let length = body.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        for at in 2..length {
+            let mut damaged = body.clone();
+            damaged[at] ^= 0x10;
+            connection.execute("UPDATE journal SET body = ?1 WHERE sequence = 2", [damaged]).unwrap();
+            let mut read = Vec::new();
+            each(&connection, |place, row| read.push((place, row.map(|row| row.first)))).unwrap();
+            assert_eq!(read, [(1, Some(3)), (2, None), (3, Some(5))], "byte {at}");
+        }
     }
 }

@@ -40,13 +40,14 @@ pub(crate) struct TargetRow {
     pub next_slot: u32,
 }
 
-/// Returns the number of a target. Inserts the target if it is missing, and updates its kind.
-pub(crate) fn number(connection: &Connection, target: &TargetId, kind: &Kind) -> rusqlite::Result<i64> {
+/// Returns the number of a target. Inserts the target with the number `new` if it is missing, and updates its kind.
+pub(crate) fn number(connection: &Connection, new: i64, target: &TargetId, kind: &Kind) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
-            "INSERT INTO target (id, kind) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind",
+            "INSERT INTO target (num, id, kind) VALUES (?1, ?2, ?3)
+             ON CONFLICT (id) DO UPDATE SET kind = excluded.kind",
         )?
-        .execute(params![target.as_str(), kind.as_str()])?;
+        .execute(params![new, target.as_str(), kind.as_str()])?;
     connection.prepare_cached("SELECT num FROM target WHERE id = ?1")?.query_row([target.as_str()], |row| row.get(0))
 }
 
@@ -77,11 +78,14 @@ pub(crate) fn write(connection: &Connection, num: i64, record: &TargetRecord) ->
         .map(drop)
 }
 
-/// Returns the snapshot of a target; `None` if it is missing or cannot be read.
-pub(crate) fn snapshot(connection: &Connection, num: i64) -> rusqlite::Result<Option<Snapshot>> {
-    let mut statement = connection.prepare_cached("SELECT snapshot FROM target WHERE num = ?1")?;
-    let held: Option<Option<Vec<u8>>> = statement.query_map([num], |row| row.get(0))?.next().transpose()?;
-    Ok(held.flatten().and_then(|bytes| postcard::from_bytes(&bytes).ok()))
+/// Returns the number and the snapshot of each target; `None` if that is missing or cannot be read.
+pub(crate) fn snapshots(connection: &Connection) -> rusqlite::Result<Vec<(i64, Option<Snapshot>)>> {
+    let mut statement = connection.prepare_cached("SELECT num, snapshot FROM target ORDER BY num")?;
+    let row = |row: &Row<'_>| {
+        let held = row.get::<_, Option<Vec<u8>>>(1)?;
+        Ok((row.get(0)?, held.and_then(|bytes| postcard::from_bytes(&bytes).ok())))
+    };
+    statement.query_map([], row)?.collect()
 }
 
 /// Writes the snapshot of a target.

@@ -3,7 +3,7 @@
 use super::pending::{Fold, Known, PendingWrite, incomplete_hour};
 use super::rows;
 use crate::job::Job;
-use crate::tables::{alert, fleet, gap, target};
+use crate::tables::{alert, fleet, gap, journal, target};
 use model::{SequencedEvent, Timestamp};
 use rusqlite::Transaction;
 use std::time::Duration;
@@ -44,22 +44,21 @@ pub(super) fn write_job(
         }
         Job::Access(change) => rows::write_access(transaction, change)?,
         Job::Fleet(change, _) => fleet::apply(transaction, change)?,
-        Job::Forget(id, now) => {
+        Job::Forget(id, _) => {
             target::delete(transaction, id)?;
-            let gone = pending.numbers.remove(id).or_else(|| known.numbers.get(id).copied());
+            pending.numbers.remove(id);
             pending.forgotten.push(id.clone());
-            rows::fold(
-                transaction,
-                known,
-                Fold { at: *now, ended: false, incomplete: incomplete_hour(*now), gone },
-                pending,
-            )?;
         }
         Job::Begin(now) => {
             if let Some(last) = known.last_run.filter(|last| now.since(*last) > SHORTEST_GAP) {
                 gap::insert(transaction, last, *now)?;
             }
-            rows::mark(transaction, *now, pending)?;
+            if journal::is_current(transaction)? {
+                rows::mark(transaction, *now, pending)?;
+            } else {
+                let fold = Fold { at: *now, ended: false, incomplete: incomplete_hour(*now) };
+                rows::fold(transaction, known, fold, pending)?;
+            }
         }
         Job::Finish(now) => times.ended = Some(*now),
         Job::Publish(_) | Job::Abandon => {}

@@ -48,7 +48,7 @@ pub(super) fn incomplete_hour(at: Timestamp) -> i64 {
 pub(super) struct Known<'a> {
     /// The numbers of targets.
     pub numbers: &'a HashMap<TargetId, i64>,
-    /// The newest rows of the journal for targets.
+    /// The newest states of targets in the journal.
     pub told: &'a HashMap<i64, Told>,
     /// The time until which the last host ran.
     pub last_run: Option<Timestamp>,
@@ -62,8 +62,6 @@ pub(super) struct Fold {
     pub ended: bool,
     /// The hour since the epoch from which on latency points stay in the journal, because more follow.
     pub incomplete: i64,
-    /// The number of a target that is left out, because it may be assigned to another target.
-    pub gone: Option<i64>,
 }
 
 /// The changes of a transaction to the writer's state, applied once it is committed.
@@ -78,7 +76,9 @@ pub(super) struct PendingWrite {
     pub history: Vec<(Place, Owner, usize)>,
     /// The place of the last row of the journal.
     pub place: u32,
-    /// The newest rows of the journal for targets; `None` for targets that have none.
+    /// The number of the next target. A number is not used again while the journal may have rows with it.
+    pub next_number: i64,
+    /// The newest states of targets in the journal; `None` for targets that have none.
     pub told: HashMap<i64, Option<Told>>,
     /// Whether the journal was folded.
     pub folded: bool,

@@ -6,15 +6,17 @@ use crate::changes::Changes;
 use crate::job::SettingChange;
 use crate::load::journaled;
 use crate::record::{Commit, Progress};
-use crate::single::completes;
 use crate::tables::history::Place;
 use crate::tables::{
     alert, dependency, error, event, fleet, journal, latency, poll_error, session, setting, target, token, transition,
 };
-use crate::wire::{LiveWire, Row, ScheduleEntry, ScheduleWire, Snapshot, StoredPoint};
+use crate::wire::{LiveWire, Rest, Row, ScheduleWire, Snapshot, StoredPoint, TargetState};
 use model::{AccessChange, Event, FleetChange, FleetRecord, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
 use rusqlite::Transaction;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The maximum number of targets in a row that has their newest states. It bounds the memory that a row needs.
+const FOLDED: usize = 2_000;
 
 /// Returns the number of a target.
 pub(super) fn number(
@@ -27,7 +29,8 @@ pub(super) fn number(
     if let Some(num) = pending.numbers.get(id).or_else(|| known.get(id).filter(|_| !forgotten)) {
         return Ok(*num);
     }
-    let num = target::number(transaction, id, kind)?;
+    let num = target::number(transaction, pending.next_number, id, kind)?;
+    pending.next_number = pending.next_number.max(num + 1);
     pending.numbers.insert(id.clone(), num);
     Ok(num)
 }
@@ -43,11 +46,9 @@ pub(super) fn write_commit(
     pending.unjournaled.extend(points(&commit.changes.points).map(|point| (num, point)));
     if let Some(schedule) = &commit.schedule {
         pending.version += 1;
-        // Only the schedule is new; the volatile fields of the journal or the row are kept.
-        let held = target::snapshot(transaction, num)?;
-        let (last_report, volatile) = held.map_or((None, Vec::new()), |held| (held.last_report, held.volatile));
+        // Only the schedule is new: the journal has the volatile fields.
         let schedule = ScheduleWire::from(schedule);
-        let snapshot = Snapshot { version: pending.version, schedule, last_report, volatile };
+        let snapshot = Snapshot { version: pending.version, schedule, last_report: None, volatile: Vec::new() };
         target::write_snapshot(transaction, num, &snapshot)?;
     }
     commit.alerts.iter().try_for_each(|change| alert::apply(transaction, change))?;
@@ -122,7 +123,7 @@ fn points(windows: &[(u32, LatencyWindow)]) -> impl Iterator<Item = StoredPoint>
     windows.iter().map(|(slot, window)| StoredPoint::new(*slot, window))
 }
 
-/// Returns the newest row of the journal for a target.
+/// Returns the newest state of a target in the journal.
 fn told<'a>(known: &'a Known<'_>, pending: &'a PendingWrite, num: i64) -> Option<&'a Told> {
     pending.told.get(&num).map_or_else(|| known.told.get(&num), Option::as_ref)
 }
@@ -132,21 +133,20 @@ pub(super) fn mark(transaction: &Transaction<'_>, now: Timestamp, pending: &mut 
     append(transaction, Row { at: now.as_millis(), ..Row::default() }, pending)
 }
 
-/// Appends a row with the next versions to the journal.
+/// Appends a row to the journal.
 fn append(transaction: &Transaction<'_>, row: Row, pending: &mut PendingWrite) -> rusqlite::Result<()> {
-    pending.place += 1;
-    write_row(transaction, pending.place, row, pending)
+    write_at(transaction, pending.place + 1, row, pending)
 }
 
-/// Writes a row with the next versions at a place of the journal.
-fn write_row(
+/// Writes a row with the next versions, after which all rows at later places are leftovers.
+fn write_at(
     transaction: &Transaction<'_>,
     place: u32,
     mut row: Row,
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
     row.first = pending.version + 1;
-    pending.version = row.last();
+    (pending.version, pending.place) = (row.last(), place);
     journal::write(transaction, place, &row)
 }
 
@@ -165,77 +165,86 @@ pub(super) fn write_progress(
     for (num, point) in std::mem::take(&mut pending.unjournaled) {
         waiting.entry(num).or_default().push(point);
     }
-    for (num, p) in numbered {
+    for ((num, p), version) in numbered.into_iter().zip(pending.version + 1..) {
         let report = p.last_report.unwrap_or_default();
         write_changes(transaction, num, (&p.changes, report), pending)?;
         let mut rest = ScheduleWire::from(&p.schedule);
         let moving = rest.split();
         let lives: Vec<LiveWire> =
             p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect();
-        let now_told = Told::of(&rest, &lives)?;
+        let now_told = Told::of(version, &rest, &lives)?;
         let before = told(known, pending, num);
-        let by_slot: HashMap<u32, &LiveWire> = lives.iter().map(|live| (live.slot, live)).collect();
-        // The journal has some of the points as windows with one measurement, and this row completes them.
-        let is_implied = |point: &StoredPoint| {
+        let single: HashMap<u32, u32> =
+            lives.iter().filter_map(|live| live.single().map(|(window, _)| (live.slot, window))).collect();
+        // The journal has the point as the single window before that of this row.
+        let is_held = |point: &StoredPoint| {
             before.is_some_and(|before| before.has_point(point))
-                && by_slot.get(&point.slot).is_some_and(|live| completes(live, point))
+                && single.get(&point.slot).is_some_and(|window| *window != point.point.window)
         };
         let completed = waiting.remove(&num).into_iter().flatten().chain(points(&p.changes.points));
-        let written = completed.filter(|point| !is_implied(point));
-        row.measured.points.extend(written.map(|point| (num, point)));
-        let is_new = before.is_none_or(|before| !before.has_rest_of(&now_told));
+        let (held, written): (Vec<_>, Vec<_>) = completed.partition(is_held);
+        row.latencies.points.extend(written.into_iter().map(|point| (num, point)));
+        let rest = match before.filter(|before| before.has_rest_of(&now_told)) {
+            Some(before) => Rest::Of(before.version),
+            None => Rest::New(rest),
+        };
+        let completed: BTreeSet<u32> = held.iter().map(|point| point.slot).collect();
         let last_report = p.last_report.map(Timestamp::as_millis);
-        row.schedules.push(ScheduleEntry { moving, last_report, rest: is_new.then_some(rest) });
-        row.measured.lives.push((num, lives));
+        row.push(TargetState { num, moving, last_report, rest, lives }, |live| completed.contains(&live.slot));
         pending.told.insert(num, Some(now_told));
     }
     let rest = waiting.into_iter().flat_map(|(num, points)| points.into_iter().map(move |point| (num, point)));
-    row.measured.points.extend(rest);
+    row.latencies.points.extend(rest);
     append(transaction, row, pending)
 }
 
 /// Folds the journal: writes its latency points of complete hours into the latency blocks, and the newest state of each
-/// target into its first row.
+/// target into its first rows.
 pub(super) fn fold(
     transaction: &Transaction<'_>,
     known: &Known<'_>,
-    Fold { at, ended, incomplete, gone }: Fold,
+    Fold { at, ended, incomplete }: Fold,
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
     let mut journal = journaled(transaction)?;
-    let unjournaled = std::mem::take(&mut pending.unjournaled);
-    unjournaled.iter().for_each(|(num, point)| journal.singles.complete(*num, point));
-    let mut row = Row { at: at.as_millis(), ended, ..Row::default() };
-    for (num, snapshot) in journal.snapshots.iter().filter(|(num, _)| Some(**num) != gone) {
-        let held = target::snapshot(transaction, *num)?;
-        let Some(Snapshot { mut schedule, last_report, mut volatile, .. }) = Snapshot::merged(held, Some(snapshot))
-        else {
-            continue;
-        };
-        let moving = schedule.split();
-        row.schedules.push(ScheduleEntry { moving, last_report, rest: Some(schedule) });
-        volatile.iter_mut().for_each(|live| journal.singles.settle(*num, live));
-        row.measured.lives.push((*num, volatile));
-    }
+    journal.add_points(std::mem::take(&mut pending.unjournaled));
+    journal.settle();
+    let targets = target::snapshots(transaction)?;
+    let mut later: BTreeMap<i64, Vec<StoredPoint>> = BTreeMap::new();
     let mut blocks: BTreeMap<(i64, i64), Vec<StoredPoint>> = BTreeMap::new();
-    let points = journal.points.into_iter().chain(unjournaled);
-    for (num, point) in points.filter(|(num, _)| Some(*num) != gone) {
+    let is_present = |num: &i64| targets.binary_search_by_key(num, |(num, _)| *num).is_ok();
+    for (num, point) in journal.points.into_iter().filter(|(num, _)| is_present(num)) {
         if point.hour() < incomplete {
             blocks.entry((point.hour(), num)).or_default().push(point);
         } else {
-            row.measured.points.push((num, point));
+            later.entry(num).or_default().push(point);
         }
     }
     for ((hour, num), block) in blocks {
         latency::append(transaction, num, hour, block)?;
     }
-    // A row that refers to one of them that could not be read must not follow.
-    let lost = |num: &&i64| Some(**num) == gone || !journal.snapshots.contains_key(num);
-    let lost: Vec<i64> = known.told.keys().chain(pending.told.keys()).filter(lost).copied().collect();
-    pending.told.extend(lost.into_iter().map(|num| (num, None)));
-    write_row(transaction, 0, row, pending)?;
+    // Targets without a state in the journal must not refer to one.
+    let held: Vec<i64> = known.told.keys().chain(pending.told.keys()).copied().collect();
+    pending.told.extend(held.into_iter().map(|num| (num, None)));
+    // Without targets, one row has the time.
+    let chunks = targets.chunks(FOLDED).chain(targets.is_empty().then_some(&[][..]));
+    for (place, targets) in (0..).zip(chunks) {
+        let mut row = Row { at: at.as_millis(), ended, ..Row::default() };
+        let mut version = pending.version;
+        for (num, own) in targets {
+            let points = later.remove(num).unwrap_or_default();
+            row.latencies.points.extend(points.into_iter().map(|point| (*num, point)));
+            let Some(merged) = Snapshot::merged(own.clone(), journal.snapshots.get(num)) else { continue };
+            let Snapshot { schedule: mut rest, last_report, volatile: lives, .. } = merged;
+            version += 1;
+            let moving = rest.split();
+            pending.told.insert(*num, Some(Told::of(version, &rest, &lives)?));
+            row.push(TargetState { num: *num, moving, last_report, rest: Rest::New(rest), lives }, |_| false);
+        }
+        write_at(transaction, place, row, pending)?;
+    }
     journal::clear_earlier(transaction)?;
-    (pending.place, pending.folded) = (0, true);
+    pending.folded = true;
     Ok(())
 }
 

@@ -28,9 +28,9 @@ impl Host {
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "synchronous", "OFF").unwrap();
         let kind = Kind::new("http").unwrap();
-        let targets = ["a", "b"].map(|name| {
+        let targets = [(1, "a"), (2, "b")].map(|(num, name)| {
             let id = TargetId::new(name).unwrap();
-            (id.clone(), target::number(&connection, &id, &kind).unwrap())
+            (id.clone(), target::number(&connection, num, &id, &kind).unwrap())
         });
         Self { _folder: folder, connection, reader: Reader::new(path), targets }
     }
