@@ -6,10 +6,10 @@ use crate::single::Singles;
 use crate::sqlite::connect;
 use crate::tables::target::TargetRow;
 use crate::tables::{dependency, journal, target};
-use crate::wire::{Rest, Row, Snapshot, StoredPoint, TargetState, WindowWire};
+use crate::wire::{LiveWire, Rest, Row, ScheduleWire, Snapshot, StoredPoint, TargetState, WindowWire};
 use model::{DependencyRecord, DependencyState, Kind, TargetId, Timestamp, Volatile};
 use rusqlite::Connection;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +41,9 @@ pub(crate) struct Journaled {
     pub points: Vec<(i64, StoredPoint)>,
     /// The windows with one measurement.
     singles: Singles,
-    /// The latest window whose point was written, by the target's number and the slot.
-    written: HashMap<(i64, u32), u32>,
+    /// The last fields of each target's schedule that not every poll changes, with the version of the state that has
+    /// them.
+    rests: HashMap<i64, (u64, ScheduleWire)>,
     /// The place of the last row.
     pub place: u32,
     /// Polls up to this time may be missing from the database; `None` if the last host ended properly.
@@ -61,15 +62,20 @@ pub(crate) struct Everything {
     pub journal: Journaled,
 }
 
-/// Loads the state of all targets and the journal. The dependencies are most of it: they are read at the same time,
-/// over another connection to the file at `path`.
-pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Everything> {
+/// Loads the state of all targets and the journal, with points that are not in it yet. The dependencies are most of it:
+/// they are read at the same time, over another connection to the file at `path`.
+pub(crate) fn load(
+    connection: &Connection,
+    path: &Path,
+    unjournaled: &[(i64, StoredPoint)],
+) -> rusqlite::Result<Everything> {
     let (dependencies, rest) = thread::scope(|scope| {
         let dependencies = scope.spawn(|| dependency::all(&connect(path)?));
         let rest = journaled(connection).and_then(|journal| Ok((journal, target::all(connection)?)));
         (dependencies.join().unwrap_or_else(|panic| resume_unwind(panic)), rest)
     });
     let (mut dependencies, (mut journal, rows)) = (dependencies?, rest?);
+    journal.points.extend_from_slice(unjournaled);
     journal.settle();
     let mut numbers = HashMap::with_capacity(rows.len());
     let mut targets = HashMap::with_capacity(rows.len());
@@ -120,42 +126,38 @@ impl Journaled {
         for (TargetState { num, moving, last_report, rest, lives }, version) in row.targets.into_iter().zip(row.first..)
         {
             let rest = match rest {
-                Rest::New(rest) => Some(rest),
-                Rest::Of(before) => {
-                    let held = self.snapshots.get(&num).filter(|held| held.version == before);
-                    held.map(|held| held.schedule.clone())
+                Rest::New(rest) => {
+                    self.rests.insert(num, (version, rest.clone()));
+                    rest
                 }
+                Rest::Of(before) => match self.rests.get(&num) {
+                    Some((held, rest)) if *held == before => rest.clone(),
+                    // The row that has the rest is damaged: the target keeps an earlier state.
+                    _ => continue,
+                },
             };
-            // Without the row that has the rest, the target keeps an earlier state.
-            let Some(rest) = rest else { continue };
             let snapshot = Snapshot { version, schedule: rest.with(moving), last_report, volatile: lives };
             self.snapshots.insert(num, snapshot);
         }
-        let mut latencies = row.latencies;
-        self.add_points(std::mem::take(&mut latencies.points));
         let points = &mut self.points;
-        self.singles.read(latencies, |num, point| points.push((num, point)));
+        self.singles.read(row.latencies, |num, point| points.push((num, point)));
     }
 
-    /// Adds points that were written.
-    pub(crate) fn add_points(&mut self, points: Vec<(i64, StoredPoint)>) {
-        for (num, point) in &points {
-            let last = self.written.entry((*num, point.slot)).or_default();
-            *last = point.point.window.max(*last);
-        }
-        self.points.extend(points);
-    }
-
-    /// Removes the windows whose points were written, so that they are not completed again: a point is written at once,
-    /// and the next window of its dependency with the next flush.
+    /// Removes the windows whose points are in the journal, so that they are not completed again: a point is written at
+    /// once, and the next window of its dependency with the next flush.
     pub(crate) fn settle(&mut self) {
+        let windows = |(num, snapshot): (&i64, &Snapshot)| {
+            let num = *num;
+            let window = move |live: &LiveWire| live.window().map(|window| ((num, live.slot), window));
+            snapshot.volatile.iter().filter_map(window).collect::<Vec<_>>()
+        };
+        let open: HashMap<(i64, u32), u32> = self.snapshots.iter().flat_map(windows).collect();
+        let key = |(num, point): &(i64, StoredPoint)| (*num, point.slot);
+        let is_written = |point: &&(i64, StoredPoint)| open.get(&key(point)) == Some(&point.1.point.window);
+        let written: HashSet<(i64, u32)> = self.points.iter().filter(is_written).map(key).collect();
         for (num, snapshot) in &mut self.snapshots {
-            for live in &mut snapshot.volatile {
-                let written = self.written.get(&(*num, live.slot));
-                if written.is_some_and(|written| live.window().is_some_and(|window| window <= *written)) {
-                    live.window = WindowWire::Empty;
-                }
-            }
+            let is_written = |live: &&mut LiveWire| written.contains(&(*num, live.slot));
+            snapshot.volatile.iter_mut().filter(is_written).for_each(|live| live.window = WindowWire::Empty);
         }
     }
 

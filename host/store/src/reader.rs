@@ -121,6 +121,7 @@ impl Reader {
                 tier::read(connection, Tier::Window, (num, Some(slot), day), |point| points.push(point))?;
                 points.extend(latency::since(connection, num, since)?.into_iter().filter(|point| point.slot == slot));
                 points.extend(journaled.get(&(num, slot)).into_iter().flatten().cloned());
+                points.sort_by_key(|point| point.point.window);
                 let summaries = points.iter().map(StoredPoint::summary);
                 Ok((history, summaries.filter(|summary| summary.start >= since).collect()))
             };
@@ -153,7 +154,8 @@ impl Reader {
             for point in stored.into_iter().chain(recent) {
                 by_slot.entry(point.slot).or_default().push(point);
             }
-            let summarised = |points: Vec<StoredPoint>| {
+            let summarised = |mut points: Vec<StoredPoint>| {
+                points.sort_by_key(|point| point.point.window);
                 let points = if hours { tier::combined(Tier::Hour, points) } else { points };
                 let summaries = points.iter().map(StoredPoint::summary);
                 summaries.filter(|summary| summary.start >= since).collect()

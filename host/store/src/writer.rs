@@ -20,7 +20,7 @@ use crate::path::beside;
 use crate::reader::Reader;
 use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
-use crate::tables::{gap, latency};
+use crate::tables::{gap, latency, target};
 use crate::wire::StoredPoint;
 pub use gauges::Gauges;
 pub(crate) use guard::check_pages;
@@ -368,8 +368,9 @@ impl WriterState {
 
     /// Loads the content of the database, as at opening.
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
-        let Everything { numbers, targets, journal } = load(&self.connection, &self.path)?;
-        self.next_number = 1 + numbers.values().copied().chain(journal.numbers()).max().unwrap_or(0);
+        let Everything { numbers, targets, journal } = load(&self.connection, &self.path, &self.unjournaled)?;
+        let stored = target::last_number(&self.connection)?;
+        self.next_number = 1 + journal.numbers().max().unwrap_or(0).max(stored);
         self.numbers = numbers;
         (self.version, self.place) = (journal.version, journal.place);
         self.last_run = journal.last;

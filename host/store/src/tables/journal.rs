@@ -27,6 +27,8 @@ pub(crate) const V6: &str = "ALTER TABLE journal ADD COLUMN points BLOB;\n";
 /// Source: "B-tree Cell Format" in the file format of SQLite, with a usable size of 2,048 bytes.
 const FIRST_PAGE: usize = 2_007;
 const FURTHER_PAGE: usize = 2_044;
+/// A row keeps at most this number of times the bytes that it needs.
+const MOST_HELD: usize = 8;
 
 /// The beginning of a row, which is not compressed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,8 +54,11 @@ pub(crate) fn write(connection: &Connection, place: u32, row: &Row) -> rusqlite:
         .query_row([place], |row| row.get(0))
         .optional()?;
     let pages = bytes.len().saturating_sub(FIRST_PAGE).div_ceil(FURTHER_PAGE);
-    // A row that shrinks would give pages back, and the next one would take them again.
-    bytes.resize((FIRST_PAGE + pages * FURTHER_PAGE).max(held.unwrap_or_default() as usize), 0);
+    let needed = FIRST_PAGE + pages * FURTHER_PAGE;
+    // A row that shrinks would give pages back, and the next one would take them again. One that had the latencies of a
+    // long outage shrinks.
+    let held = held.map_or(0, |held| held as usize).min(needed.saturating_mul(MOST_HELD));
+    bytes.resize(needed.max(held), 0);
     let sql = "INSERT INTO journal (sequence, body) VALUES (?1, ?2)
                ON CONFLICT (sequence) DO UPDATE SET body = excluded.body";
     connection.prepare_cached(sql)?.execute(params![place, bytes]).map(drop)
@@ -207,6 +212,11 @@ mod tests {
         // A row that does not fill its pages leaves them as they are.
         write(&connection, 2, &row(4, 1)).unwrap();
         assert_eq!((read(), pages()), (vec![(1, 3), (2, 4)], before));
+        // One with the latencies of a long outage gives its pages back.
+        write(&connection, 9, &row(5, 100_000)).unwrap();
+        write(&connection, 9, &row(6, 10)).unwrap();
+        assert!(pages().1 > 20, "{:?}", pages());
+        connection.execute("DELETE FROM journal WHERE sequence = 9", []).unwrap();
         // Rows that follow a damaged one are read, whatever byte is damaged.
         write(&connection, 3, &row(5, 1)).unwrap();
         let body: Vec<u8> =

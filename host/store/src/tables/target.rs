@@ -51,6 +51,11 @@ pub(crate) fn number(connection: &Connection, new: i64, target: &TargetId, kind:
     connection.prepare_cached("SELECT num FROM target WHERE id = ?1")?.query_row([target.as_str()], |row| row.get(0))
 }
 
+/// Returns the largest number of a target; 0 without targets.
+pub(crate) fn last_number(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT coalesce(max(num), 0) FROM target", [], |row| row.get(0))
+}
+
 /// Returns the number of a target; `None` if it is not stored.
 pub(crate) fn find(connection: &Connection, target: &TargetId) -> rusqlite::Result<Option<i64>> {
     let mut statement = connection.prepare_cached("SELECT num FROM target WHERE id = ?1")?;

@@ -172,7 +172,7 @@ pub(super) fn write_progress(
         let moving = rest.split();
         let lives: Vec<LiveWire> =
             p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect();
-        let now_told = Told::of(version, &rest, &lives)?;
+        let mut now_told = Told::of(version, &rest, &lives)?;
         let before = told(known, pending, num);
         let single: HashMap<u32, u32> =
             lives.iter().filter_map(|live| live.single().map(|(window, _)| (live.slot, window))).collect();
@@ -185,7 +185,10 @@ pub(super) fn write_progress(
         let (held, written): (Vec<_>, Vec<_>) = completed.partition(is_held);
         row.latencies.points.extend(written.into_iter().map(|point| (num, point)));
         let rest = match before.filter(|before| before.has_rest_of(&now_told)) {
-            Some(before) => Rest::Of(before.version),
+            Some(before) => {
+                now_told.version = before.version;
+                Rest::Of(before.version)
+            }
             None => Rest::New(rest),
         };
         let completed: BTreeSet<u32> = held.iter().map(|point| point.slot).collect();
@@ -207,7 +210,7 @@ pub(super) fn fold(
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
     let mut journal = journaled(transaction)?;
-    journal.add_points(std::mem::take(&mut pending.unjournaled));
+    journal.points.append(&mut pending.unjournaled);
     journal.settle();
     let targets = target::snapshots(transaction)?;
     let mut later: BTreeMap<i64, Vec<StoredPoint>> = BTreeMap::new();
@@ -226,9 +229,8 @@ pub(super) fn fold(
     // Targets without a state in the journal must not refer to one.
     let held: Vec<i64> = known.told.keys().chain(pending.told.keys()).copied().collect();
     pending.told.extend(held.into_iter().map(|num| (num, None)));
-    // Without targets, one row has the time.
-    let chunks = targets.chunks(FOLDED).chain(targets.is_empty().then_some(&[][..]));
-    for (place, targets) in (0..).zip(chunks) {
+    let mut place = 0;
+    for targets in targets.chunks(FOLDED) {
         let mut row = Row { at: at.as_millis(), ended, ..Row::default() };
         let mut version = pending.version;
         for (num, own) in targets {
@@ -242,7 +244,10 @@ pub(super) fn fold(
             row.push(TargetState { num: *num, moving, last_report, rest: Rest::New(rest), lives }, |_| false);
         }
         write_at(transaction, place, row, pending)?;
+        place += 1;
     }
+    // If one of these rows is damaged, this one still shows that those at later places are leftovers.
+    write_at(transaction, place, Row { at: at.as_millis(), ended, ..Row::default() }, pending)?;
     journal::clear_earlier(transaction)?;
     pending.folded = true;
     Ok(())

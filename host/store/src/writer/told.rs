@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The newest state of a target in the journal.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// The version of the state.
+    /// The version of the state that has the rest of the schedule.
     pub version: u64,
     /// A hash of the fields of the schedule that not every poll changes.
     rest: u64,

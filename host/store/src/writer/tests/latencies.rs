@@ -306,3 +306,64 @@ fn a_window_whose_point_was_written_is_not_restored() {
         host.check();
     }
 }
+
+/// Overwrites the row of the journal at a place.
+fn damage(host: &Host, place: u32) {
+    let sql = "UPDATE journal SET body = CAST(x'00ff' || randomblob(2005) AS BLOB) WHERE sequence = ?1";
+    assert_eq!(Connection::open(host.folder.path().join("p.db")).unwrap().execute(sql, [place]).unwrap(), 1);
+}
+
+#[test]
+fn a_damaged_row_costs_no_later_state_and_doubles_no_point() {
+    let (poll, flush) = (Step::Poll { after: 300, both: true }, Step::Flush);
+    let mut host = Host::new();
+    // Nothing is folded, and the rows of the three flushes are at places 1 to 3.
+    host.now += 900;
+    for step in [poll, flush, poll, flush, poll, flush] {
+        host.run(step);
+        host.settled();
+    }
+    damage(&host, 2);
+    // The schedule of the third row is restored, although it refers to that of the first.
+    host.restart(true);
+    host.run(poll);
+    host.flush();
+    let second = *host.expected.keys().nth(1).unwrap();
+    assert!(host.expected.remove(&(0, second.1)).is_some() && host.expected.remove(&(1, second.1)).is_some());
+    host.check();
+}
+
+#[test]
+fn leftovers_stay_leftovers_if_the_newest_states_are_damaged() {
+    let poll = Step::Poll { after: 300, both: true };
+    let mut host = Host::new();
+    for _ in 0..5 {
+        host.run(poll);
+        host.flush();
+        host.settled();
+    }
+    host.store.close(at(host.now));
+    damage(&host, 0);
+    let (store, targets, _) = open(host.folder.path());
+    host.store = store;
+    assert_eq!(targets[&id("a")].known.last_report, Some(at(20 * HOUR + 300)), "the time of the first report");
+    host.check();
+}
+
+#[test]
+fn a_target_whose_row_cannot_be_read_keeps_its_number() {
+    let host = Host::new();
+    let path = host.folder.path().join("p.db");
+    host.store.close(at(host.now));
+    let sql = "INSERT INTO target (num, id, kind) VALUES (7, 'Not An Id', 'http')";
+    Connection::open(&path).unwrap().execute(sql, []).unwrap();
+    let mut host = Host { store: open(host.folder.path()).0, ..host };
+    host.run(Step::Poll { after: 300, both: true });
+    host.flush();
+    host.settled();
+    let num: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT num FROM target WHERE id = 'a'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(num, 8);
+}
