@@ -413,7 +413,7 @@ impl Reconfigurer {
             let oldest = state.dormant.iter().min_by_key(|(_, known)| known.last_report).map(|(id, _)| id.clone());
             if let Some(id) = oldest {
                 state.dormant.remove(&id);
-                self.store.writer().forget(id, self.clock.wall());
+                self.store.writer().forget(id);
             }
         }
     }

@@ -61,7 +61,7 @@ pub fn keep_recent(
         let is_recent = known.last_report.is_some_and(|at| now.since(at) <= history);
         let keep = is_recent && oldest.is_none_or(|oldest| known.last_report >= oldest);
         if !keep {
-            store.writer().forget(id.clone(), now);
+            store.writer().forget(id.clone());
         }
         keep
     });

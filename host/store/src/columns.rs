@@ -1,6 +1,6 @@
 //! Latency points and rows of the journal by column, as they are compressed: the values of one column are alike.
 
-use crate::digits::{Codes, code, micros};
+use crate::digits::{Codes, code, micros_of};
 use crate::wire::{
     Latencies, LiveWire, Moving, PointWire, Rest, Row, ScheduleWire, Single, StoredPoint, TargetState, WindowWire,
 };
@@ -56,8 +56,8 @@ impl BlockColumns {
         values.zip(latencies).zip(self.lengths).map(
             move |((((slot, window), count), ((mean, below), above)), length)| {
                 last = last.wrapping_add(window);
-                let (min_us, max_us) = (micros(mean.saturating_sub(below)), micros(mean.saturating_add(above)));
-                let point = PointWire { window: last, min_us, max_us, mean_us: micros(mean), count };
+                let (min_us, max_us) = (micros_of(mean.saturating_sub(below)), micros_of(mean.saturating_add(above)));
+                let point = PointWire { window: last, min_us, max_us, mean_us: micros_of(mean), count };
                 StoredPoint { slot, point, sketch: Sketch::of_buckets(buckets.by_ref().take(length.into())) }
             },
         )
@@ -158,7 +158,7 @@ impl StateColumns {
     /// Returns the states of a row with the time and the first version, and with the windows with one measurement. A
     /// column that is too short ends them.
     pub(crate) fn states(self, (at, first): (i64, u64), singles: &[Single]) -> Vec<TargetState> {
-        let (mut latencies, mut more) = (self.latencies.codes().map(micros), self.more.points());
+        let (mut latencies, mut more) = (self.latencies.codes().map(micros_of), self.more.points());
         let (mut singles, mut slots) = (singles.iter(), self.slots.into_iter());
         let mut fields = self.ages.into_iter().zip(self.kinds).map_while(|(age, kind)| {
             if kind == SINGLE {
@@ -251,7 +251,7 @@ impl LatencyColumns {
             Some((Single { num: current, slot, window, us: 0, completes }, latency))
         });
         let singles = single.filter(|(single, _)| wanted(single.num));
-        let singles = singles.map(|(single, latency)| Single { us: micros(latency), ..single }).collect();
+        let singles = singles.map(|(single, latency)| Single { us: micros_of(latency), ..single }).collect();
         let points = self.owners.into_iter().zip(self.points.points()).filter(|(num, _)| wanted(*num)).collect();
         Latencies { singles, points }
     }

@@ -24,7 +24,7 @@ pub(crate) fn code(us: u32) -> u16 {
 }
 
 /// Returns the time of a code in microseconds.
-pub(crate) fn micros(code: u16) -> u32 {
+pub(crate) fn micros_of(code: u16) -> u32 {
     let code = u32::from(code);
     let exponent = code.saturating_sub(EXACT - DECADE) / DECADE;
     let digits = code - exponent * DECADE;
@@ -81,17 +81,17 @@ mod tests {
             (u32::MAX, 4_290_000_000),
         ];
         for (us, rounded) in cases {
-            assert_eq!(micros(code(us)), rounded, "{us}");
+            assert_eq!(micros_of(code(us)), rounded, "{us}");
         }
-        assert_eq!(micros(u16::MAX), u32::MAX, "a damaged code");
+        assert_eq!(micros_of(u16::MAX), u32::MAX, "a damaged code");
     }
 
     proptest! {
         #[test]
         fn a_code_is_within_half_a_percent_and_in_order(us in any::<u32>(), other in any::<u32>()) {
-            let rounded = f64::from(micros(code(us)));
+            let rounded = f64::from(micros_of(code(us)));
             prop_assert!((rounded - f64::from(us)).abs() <= f64::from(us) * 0.005);
-            prop_assert_eq!(code(micros(code(us))), code(us));
+            prop_assert_eq!(code(micros_of(code(us))), code(us));
             prop_assert!(us > other || code(us) <= code(other));
         }
 

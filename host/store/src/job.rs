@@ -15,7 +15,7 @@ pub(crate) enum Job {
     Alerts(Vec<AlertChange>, Vec<Event>, Publish),
     /// Schedules and volatile fields, their time, and whether that time may be used to prune history.
     Progress(Vec<Progress>, Timestamp, bool),
-    Forget(TargetId, Timestamp),
+    Forget(TargetId),
     Access(AccessChange),
     Setting(SettingChange),
     /// A change of the records for the operator of the fleet. The channel receives a message once it is on disk.

@@ -33,6 +33,7 @@ enum JobWire {
     Commit(Box<CommitWire>),
     Event(StampedWire),
     Progress(Vec<ProgressWire>, i64),
+    /// The number was a time in earlier versions, and is 0.
     Forget(String, i64),
     Token([u8; 32], i64),
     Session([u8; 32], Option<i64>),
@@ -155,7 +156,7 @@ impl JobWire {
             Job::Progress(progress, at, _) => {
                 Self::Progress(progress.iter().map(ProgressWire::of).collect(), at.as_millis())
             }
-            Job::Forget(target, at) => Self::Forget(target.to_string(), at.as_millis()),
+            Job::Forget(target) => Self::Forget(target.to_string(), 0),
             Job::Access(change) => Self::of_access(change),
             Job::Setting(change) => Self::Setting(change.values.clone(), change.at.as_millis()),
             // Alerts follow from the next reports. Their notifications were not sent: they are not on disk.
@@ -205,7 +206,7 @@ impl JobWire {
             Self::Progress(progress, when) => {
                 Job::Progress(progress.into_iter().filter_map(ProgressWire::restore).collect(), at(when), false)
             }
-            Self::Forget(target, when) => Job::Forget(TargetId::new(&target).ok()?, at(when)),
+            Self::Forget(target, _) => Job::Forget(TargetId::new(&target).ok()?),
             Self::Token(hash, when) => Job::Access(AccessChange::First(hash, at(when))),
             Self::Session(hash, None) => Job::Access(AccessChange::SessionEnded(hash)),
             Self::Session(hash, Some(until)) => {

@@ -129,7 +129,7 @@ pub(crate) struct TargetState {
 #[derive(Clone, Debug)]
 pub(crate) enum Rest {
     New(ScheduleWire),
-    /// Those of the target's state with this version, which has the last ones before.
+    /// Those of the target's earlier state with this version.
     Of(u64),
 }
 

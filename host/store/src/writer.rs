@@ -6,11 +6,11 @@
 mod gauges;
 mod guard;
 mod jobs;
+mod newest;
 mod pending;
 mod rollup;
 mod rows;
 mod shares;
-mod told;
 
 use crate::files::Files;
 use crate::job::{Job, SettingChange};
@@ -28,6 +28,7 @@ use jobs::{Times, write_job};
 use model::{
     AccessChange, AlertChange, Alive, Event, EventKind, FleetChange, Pulse, SequencedEvent, TargetId, Timestamp,
 };
+use newest::Newest;
 pub(crate) use pending::Limits;
 use pending::{Fold, Known, PendingWrite, incomplete_hour};
 use rusqlite::{Connection, Transaction};
@@ -39,7 +40,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use told::Told;
 
 /// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
@@ -142,8 +142,8 @@ impl Writer {
     }
 
     /// Deletes a target and its known state. Its events expire by age.
-    pub fn forget(&self, target: TargetId, now: Timestamp) {
-        self.push(Job::Forget(target, now));
+    pub fn forget(&self, target: TargetId) {
+        self.push(Job::Forget(target));
     }
 
     /// Returns the gauges and counters.
@@ -295,7 +295,7 @@ pub(crate) struct WriterState {
     /// The number of the next target.
     next_number: i64,
     /// The newest states of targets in the journal, as far as this process wrote them, by the targets' numbers.
-    told: HashMap<i64, Told>,
+    newest: HashMap<i64, Newest>,
     /// The hour of the last flush; `None` before the first.
     hour: Option<i64>,
     /// The time until which the last host ran; `None` if there was none.
@@ -332,7 +332,7 @@ impl WriterState {
             unjournaled: Vec::new(),
             place: 0,
             next_number: 1,
-            told: HashMap::new(),
+            newest: HashMap::new(),
             hour: None,
             last_run: None,
             limits,
@@ -384,7 +384,7 @@ impl WriterState {
         let unjournaled = self.unjournaled.clone();
         let mut pending = PendingWrite { version, place, next_number, unjournaled, ..PendingWrite::default() };
         let mut times = Times::default();
-        let known = Known { numbers: &self.numbers, told: &self.told, last_run: self.last_run };
+        let known = Known { numbers: &self.numbers, newest: &self.newest, last_run: self.last_run };
         let write = |job: &Job| write_job(&transaction, &known, job, (&mut pending, &mut times));
         let committed = group.iter().map(write).collect::<rusqlite::Result<Vec<_>>>()?;
         let hour = times.progressed.map_or(self.hour, |(at, _)| Some(incomplete_hour(at)));
@@ -413,10 +413,10 @@ impl WriterState {
         self.numbers.extend(pending.numbers);
         self.unjournaled = pending.unjournaled;
         (self.place, self.next_number) = (pending.place, pending.next_number);
-        for (num, told) in pending.told {
-            match told {
-                Some(told) => drop(self.told.insert(num, told)),
-                None => drop(self.told.remove(&num)),
+        for (num, newest) in pending.newest {
+            match newest {
+                Some(newest) => drop(self.newest.insert(num, newest)),
+                None => drop(self.newest.remove(&num)),
             }
         }
     }

@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 /// A time in microseconds that is its own rounded value.
 fn exact() -> impl Strategy<Value = u32> {
-    any::<u32>().prop_map(|us| micros(code(us)))
+    any::<u32>().prop_map(|us| micros_of(code(us)))
 }
 
 prop_compose! {
     fn point()(window: u32, mean in exact(), less in 0_u16..2_000, more in 0_u16..2_000, count: u32) -> PointWire {
-        let min_us = micros(code(mean).saturating_sub(less));
-        PointWire { window, min_us, max_us: micros((code(mean) + more).min(code(u32::MAX))), mean_us: mean, count }
+        let min_us = micros_of(code(mean).saturating_sub(less));
+        PointWire { window, min_us, max_us: micros_of((code(mean) + more).min(code(u32::MAX))), mean_us: mean, count }
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn write_job(
         }
         Job::Access(change) => rows::write_access(transaction, change)?,
         Job::Fleet(change, _) => fleet::apply(transaction, change)?,
-        Job::Forget(id, _) => {
+        Job::Forget(id) => {
             target::delete(transaction, id)?;
             pending.numbers.remove(id);
             pending.forgotten.push(id.clone());

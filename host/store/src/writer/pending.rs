@@ -1,6 +1,6 @@
 //! Types that the parts of the writer share: bounds, and the changes of a transaction.
 
-use super::told::Told;
+use super::newest::Newest;
 use crate::tables::history::Place;
 use crate::wire::StoredPoint;
 use model::{TargetId, Timestamp};
@@ -16,6 +16,7 @@ const DAY: u64 = 24 * 3600 * 1000;
 /// The journal is folded this time after each full hour, when the points of that hour are complete, so that the
 /// latency blocks of an hour are written once.
 const AFTER_THE_HOUR: Duration = Duration::from_secs(600);
+
 /// The bounds of history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -49,7 +50,7 @@ pub(super) struct Known<'a> {
     /// The numbers of targets.
     pub numbers: &'a HashMap<TargetId, i64>,
     /// The newest states of targets in the journal.
-    pub told: &'a HashMap<i64, Told>,
+    pub newest: &'a HashMap<i64, Newest>,
     /// The time until which the last host ran.
     pub last_run: Option<Timestamp>,
 }
@@ -79,7 +80,7 @@ pub(super) struct PendingWrite {
     /// The number of the next target. A number is not used again while the journal may have rows with it.
     pub next_number: i64,
     /// The newest states of targets in the journal; `None` for targets that have none.
-    pub told: HashMap<i64, Option<Told>>,
+    pub newest: HashMap<i64, Option<Newest>>,
     /// Whether the journal was folded.
     pub folded: bool,
 }

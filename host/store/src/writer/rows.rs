@@ -1,7 +1,7 @@
 //! Writes the jobs of the writer to the tables.
 
+use super::newest::Newest;
 use super::pending::{Fold, Known, PendingWrite};
-use super::told::Told;
 use crate::changes::Changes;
 use crate::job::SettingChange;
 use crate::load::journaled;
@@ -124,8 +124,8 @@ fn points(windows: &[(u32, LatencyWindow)]) -> impl Iterator<Item = StoredPoint>
 }
 
 /// Returns the newest state of a target in the journal.
-fn told<'a>(known: &'a Known<'_>, pending: &'a PendingWrite, num: i64) -> Option<&'a Told> {
-    pending.told.get(&num).map_or_else(|| known.told.get(&num), Option::as_ref)
+fn newest<'a>(known: &'a Known<'_>, pending: &'a PendingWrite, num: i64) -> Option<&'a Newest> {
+    pending.newest.get(&num).map_or_else(|| known.newest.get(&num), Option::as_ref)
 }
 
 /// Appends a row that only records the time: polls may have happened after it.
@@ -172,8 +172,8 @@ pub(super) fn write_progress(
         let moving = rest.split();
         let lives: Vec<LiveWire> =
             p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect();
-        let mut now_told = Told::of(version, &rest, &lives)?;
-        let before = told(known, pending, num);
+        let mut state = Newest::of(version, &rest, &lives)?;
+        let before = newest(known, pending, num);
         let single: HashMap<u32, u32> =
             lives.iter().filter_map(|live| live.single().map(|(window, _)| (live.slot, window))).collect();
         // The journal has the point as the single window before that of this row.
@@ -184,9 +184,9 @@ pub(super) fn write_progress(
         let completed = waiting.remove(&num).into_iter().flatten().chain(points(&p.changes.points));
         let (held, written): (Vec<_>, Vec<_>) = completed.partition(is_held);
         row.latencies.points.extend(written.into_iter().map(|point| (num, point)));
-        let rest = match before.filter(|before| before.has_rest_of(&now_told)) {
+        let rest = match before.filter(|before| before.has_rest_of(&state)) {
             Some(before) => {
-                now_told.version = before.version;
+                state.version = before.version;
                 Rest::Of(before.version)
             }
             None => Rest::New(rest),
@@ -194,7 +194,7 @@ pub(super) fn write_progress(
         let completed: BTreeSet<u32> = held.iter().map(|point| point.slot).collect();
         let last_report = p.last_report.map(Timestamp::as_millis);
         row.push(TargetState { num, moving, last_report, rest, lives }, |live| completed.contains(&live.slot));
-        pending.told.insert(num, Some(now_told));
+        pending.newest.insert(num, Some(state));
     }
     let rest = waiting.into_iter().flat_map(|(num, points)| points.into_iter().map(move |point| (num, point)));
     row.latencies.points.extend(rest);
@@ -227,8 +227,8 @@ pub(super) fn fold(
         latency::append(transaction, num, hour, block)?;
     }
     // Targets without a state in the journal must not refer to one.
-    let held: Vec<i64> = known.told.keys().chain(pending.told.keys()).copied().collect();
-    pending.told.extend(held.into_iter().map(|num| (num, None)));
+    let held: Vec<i64> = known.newest.keys().chain(pending.newest.keys()).copied().collect();
+    pending.newest.extend(held.into_iter().map(|num| (num, None)));
     let mut place = 0;
     for targets in targets.chunks(FOLDED) {
         let mut row = Row { at: at.as_millis(), ended, ..Row::default() };
@@ -240,7 +240,7 @@ pub(super) fn fold(
             let Snapshot { schedule: mut rest, last_report, volatile: lives, .. } = merged;
             version += 1;
             let moving = rest.split();
-            pending.told.insert(*num, Some(Told::of(version, &rest, &lives)?));
+            pending.newest.insert(*num, Some(Newest::of(version, &rest, &lives)?));
             row.push(TargetState { num: *num, moving, last_report, rest: Rest::New(rest), lives }, |_| false);
         }
         write_at(transaction, place, row, pending)?;

@@ -196,13 +196,13 @@ fn a_forgotten_target_is_deleted_and_can_be_added_again() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, _) = open(folder.path());
     store.writer().commit(commit(&mut KnownState::default(), report(Status::Critical, 4.0), 10), None);
-    store.writer().forget(id("a"), Timestamp::from_millis(0));
+    store.writer().forget(id("a"));
     store.writer().commit(commit(&mut KnownState::default(), report(Status::Ok, 4.0), 20), None);
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     assert_eq!(loaded[&id("a")].known.dependencies[0].record.first_seen, at(20));
     assert!(store.reader().history(&id("a"), at(0)).unwrap().errors.is_empty());
-    store.writer().forget(id("a"), Timestamp::from_millis(0));
+    store.writer().forget(id("a"));
     store.close(at(1_000_000));
     assert!(open(folder.path()).1.is_empty());
 }

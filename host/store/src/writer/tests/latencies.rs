@@ -109,7 +109,7 @@ impl Host {
                 self.store.writer().progress(vec![], at(self.now), true);
             }
             Step::Forget => {
-                self.store.writer().forget(id("a"), at(self.now));
+                self.store.writer().forget(id("a"));
                 self.known = KnownState::default();
                 self.waiting = crate::Changes::default();
                 self.stored = None;

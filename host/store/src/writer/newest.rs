@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The newest state of a target in the journal.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Newest {
     /// The version of the state that has the rest of the schedule.
     pub version: u64,
     /// A hash of the fields of the schedule that not every poll changes.
@@ -15,7 +15,7 @@ pub(super) struct Told {
     singles: Box<[(u32, u32, u16)]>,
 }
 
-impl Told {
+impl Newest {
     pub(super) fn of(version: u64, rest: &ScheduleWire, lives: &[LiveWire]) -> rusqlite::Result<Self> {
         let mut hasher = DefaultHasher::new();
         encode(rest)?.hash(&mut hasher);
