@@ -4,7 +4,6 @@ use crate::address::{self, Reach};
 use crate::tls::{Certificate, Refusal, Refused};
 use crate::{Error, Origin, Tls};
 use futures_util::future::BoxFuture;
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::fmt;
@@ -61,8 +60,8 @@ pub(crate) struct Phases {
 
 /// A connected stream.
 pub(crate) enum Stream {
-    Plain(TokioIo<TcpStream>),
-    Tls { stream: TokioIo<Box<TlsStream<TcpStream>>>, certificate: Option<Arc<Certificate>>, http2: bool },
+    Plain(TcpStream),
+    Tls { stream: Box<TlsStream<TcpStream>>, certificate: Option<Arc<Certificate>>, http2: bool },
 }
 
 pub(crate) async fn connect(
@@ -83,7 +82,7 @@ pub(crate) async fn connect(
     let _ = tcp.set_nodelay(true);
     phases.connect = start.elapsed() - phases.dns;
     if !destination.origin.https {
-        return Ok((Stream::Plain(TokioIo::new(tcp)), phases));
+        return Ok((Stream::Plain(tcp), phases));
     }
     phase("performing the TLS handshake");
     let handshake_start = Instant::now();
@@ -196,7 +195,7 @@ pub(crate) async fn handshake(destination: &Destination, tcp: TcpStream) -> Resu
     let leaf = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = leaf.map(|leaf| Arc::new(Certificate::of(leaf)));
     let http2 = session.alpn_protocol() == Some(b"h2");
-    Ok(Stream::Tls { stream: TokioIo::new(Box::new(stream)), certificate, http2 })
+    Ok(Stream::Tls { stream: Box::new(stream), certificate, http2 })
 }
 
 /// Performs a TLS handshake with the server of an origin.

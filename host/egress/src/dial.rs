@@ -16,7 +16,7 @@ impl Egress {
         let destination = Destination { origin, tls: server.tls.clone(), reach: reach.clone() };
         let (own, resolver) = (self.common.own.as_slice(), &*self.common.resolver);
         match connect::connect(&destination, own, resolver, |_| {}).await?.0 {
-            Stream::Plain(tcp) => Ok(tcp.into_inner()),
+            Stream::Plain(tcp) => Ok(tcp),
             Stream::Tls { .. } => unreachable!("the origin is not https"),
         }
     }

@@ -1,15 +1,15 @@
 //! Sends one request and reads its whole answer, unmasked.
 
 use crate::budget::{Bytes as Budget, Gauges, Held, Slots, Sockets};
-use crate::connect::{Destination, Phases, Resolve, Stream, connect, without_os_number};
-use crate::patience::ReadLimited;
-use crate::pool::{Connection, Key, Pool, Sender};
+use crate::connect::{self, Destination, Phases, Resolve, connect, without_os_number};
+use crate::http1::{self, BEFORE_HEAD, HEADER_BYTES, HEADER_COUNT};
+use crate::pool::{Connection, Key, Pool, Transport};
 use crate::tls::Certificate;
 use crate::{Error, Method, Timing};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_ENCODING, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Uri, Version};
@@ -18,19 +18,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::client::TlsStream;
 
-/// Maximum size of the headers of one answer in bytes.
-const HEADER_BYTES: usize = 64 * 1024;
-/// Maximum number of headers of one answer over HTTP/1. The HTTP library has room for this number on its stack, and
-/// allocates 16 KB for each answer if more are allowed.
-const HEADER_COUNT: usize = 100;
-/// Maximum number of bytes until the head of an answer is complete. This includes the head itself and any informational
-/// answers (1xx) before it, whose number is not limited by HTTP. It also includes about 400 kB of the body that the
-/// HTTP library reads ahead.
-const BEFORE_HEAD: usize = 1 << 20;
 /// Budget share in bytes for the first piece of a body, whatever its content-length. Each further share doubles the
 /// total.
 const FIRST_HOLD: usize = 64 * 1024;
@@ -211,22 +202,66 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
     };
     let (stream, phases) =
         connect(&plan.destination, &common.own, &*common.resolver, |phase| progress.enter(phase)).await?;
-    let connection = open(stream, plan, socket).await?;
+    let (transport, certificate) = open(stream, plan).await?;
+    let connection = Connection::new(transport, authority(plan)?, certificate, socket);
     common.gauges.connections.fetch_add(1, Ordering::Relaxed);
     attempt(context, Ready { connection, phases, start }).await
 }
 
 /// Sends a request on a connection and reads the answer. The connection returns to the pool if it can be reused.
 async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
-    let Context { common, pool, key, plan, progress } = context;
-    let Ready { mut connection, phases, start } = ready;
-    progress.enter("waiting for the answer");
-    if let Some(patience) = &connection.patience {
-        patience.store(BEFORE_HEAD, Ordering::Relaxed);
+    let Ready { connection, phases, start } = ready;
+    let (authority, certificate) = (&connection.authority, &connection.certificate);
+    let (raw, transport) = match connection.transport {
+        Transport::Http1(stream) => {
+            let (mut sender, mut driver) = stream.begin().await.map_err(|error| translate(&error, context.plan))?;
+            let left = driver.left();
+            let request = Sending { sender: Sender::Http1(&mut sender, &left), authority, certificate, phases, start };
+            let raw = driver.run(answer(context, request)).await?;
+            (raw, driver.finish(sender).map(Transport::Http1))
+        }
+        Transport::Http2(mut sender) => {
+            let request = Sending { sender: Sender::Http2(&mut sender), authority, certificate, phases, start };
+            (answer(context, request).await?, Some(Transport::Http2(sender)))
+        }
+    };
+    // If HTTP does not allow a body, a server may still send one late. It would be read as the beginning of the next
+    // answer. A server that ignores the body of a request parses that body as the next request and answers it too.
+    let Plan { method, body, .. } = context.plan;
+    let may_stray = *method == Method::Head || matches!(raw.status, 204 | 304) || !body.is_empty();
+    match transport {
+        Some(transport) if !may_stray || matches!(transport, Transport::Http2(_)) => {
+            context.pool.put(context.key, Connection { transport, ..connection });
+        }
+        _ => {}
     }
-    let response = send(&mut connection, plan, &common.user_agent).await?;
-    if let Some(patience) = &connection.patience {
-        patience.store(usize::MAX, Ordering::Relaxed);
+    Ok(raw)
+}
+
+/// The sender of a connection.
+enum Sender<'a> {
+    /// The second value is the number of bytes that may be read before the head of the answer is complete.
+    Http1(&'a mut http1::Sender, &'a AtomicUsize),
+    Http2(&'a mut http2::SendRequest<Full<Bytes>>),
+}
+
+/// A request on a connection.
+struct Sending<'a> {
+    sender: Sender<'a>,
+    authority: &'a HeaderValue,
+    certificate: &'a Option<Arc<Certificate>>,
+    phases: Phases,
+    start: Instant,
+}
+
+/// Sends a request and reads the whole answer.
+async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error> {
+    let Context { common, plan, progress, .. } = context;
+    let Sending { mut sender, authority, certificate, phases, start } = request;
+    progress.enter("waiting for the answer");
+    let response = send(&mut sender, plan, authority, &common.user_agent).await?;
+    if let Sender::Http1(_, left) = sender {
+        left.store(usize::MAX, Ordering::Relaxed);
     }
     let first_byte = start.elapsed();
     let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
@@ -237,11 +272,8 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
     progress.enter("reading the answer");
     let (parts, incoming) = response.into_parts();
     let (body, held) = read(common, incoming, progress, plan).await?;
-    // If HTTP does not allow a body, a server may still send one late. It would be read as the beginning of the next
-    // answer. A server that ignores the body of a request parses that body as the next request and answers it too.
-    let may_stray = plan.method == Method::Head || matches!(parts.status.as_u16(), 204 | 304) || !plan.body.is_empty();
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
-    let raw = Raw {
+    Ok(Raw {
         status: parts.status.as_u16(),
         reason: reason(&parts),
         headers: headers(&parts.headers),
@@ -253,23 +285,22 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
             first_byte_ms: millis(first_byte),
             total_ms: millis(start.elapsed()),
         },
-        tls: connection.certificate.clone(),
+        tls: certificate.clone(),
         held: Some(held),
-    };
-    if !may_stray || matches!(connection.sender, Sender::Http2(_)) {
-        pool.put(key, connection);
-    }
-    Ok(raw)
+    })
 }
 
-async fn open(stream: Stream, plan: &Plan, socket: OwnedSemaphorePermit) -> Result<Connection, Error> {
-    match stream {
-        Stream::Plain(io) => http1(io, plan, None, socket).await,
-        Stream::Tls { stream, certificate, http2: false } => http1(stream, plan, certificate, socket).await,
-        Stream::Tls { stream, certificate, http2: true } => {
-            Ok(Connection::new((http2(stream, plan).await?, authority(plan)?), certificate, socket))
+/// Prepares a new connection for requests.
+async fn open(stream: connect::Stream, plan: &Plan) -> Result<(Transport, Option<Arc<Certificate>>), Error> {
+    Ok(match stream {
+        connect::Stream::Plain(stream) => (Transport::Http1(http1::Stream::plain(stream)), None),
+        connect::Stream::Tls { stream, certificate, http2: false } => {
+            (Transport::Http1(http1::Stream::tls(stream)), certificate)
         }
-    }
+        connect::Stream::Tls { stream, certificate, http2: true } => {
+            (Transport::Http2(open_http2(stream, plan).await?), certificate)
+        }
+    })
 }
 
 /// Returns the `Host` header of the origin of a request.
@@ -277,62 +308,38 @@ fn authority(plan: &Plan) -> Result<HeaderValue, Error> {
     HeaderValue::try_from(plan.destination.origin.authority()).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
-/// Starts HTTP/1 on a stream. The task of the connection ends with the connection, or when the last sender is dropped.
-async fn http1<S>(
-    io: TokioIo<S>,
-    plan: &Plan,
-    certificate: Option<Arc<Certificate>>,
-    socket: OwnedSemaphorePermit,
-) -> Result<Connection, Error>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (io, patience) = ReadLimited::new(io.into_inner());
-    let handshake =
-        http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).handshake(TokioIo::new(io));
-    let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
-    tokio::spawn(connection);
-    let mut connection = Connection::new((Sender::Http1(sender), authority(plan)?), certificate, socket);
-    connection.patience = Some(patience);
-    Ok(connection)
-}
-
-async fn http2<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+/// Starts HTTP/2 on a stream. The task of the connection ends with the connection, or when the last sender is dropped.
+async fn open_http2(stream: Box<TlsStream<TcpStream>>, plan: &Plan) -> Result<http2::SendRequest<Full<Bytes>>, Error> {
     let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIMEOUT)
         .keep_alive_while_idle(true)
         .max_header_list_size(HEADER_BYTES as u32)
-        .handshake(io);
+        .handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
     tokio::spawn(connection);
-    Ok(Sender::Http2(sender))
+    Ok(sender)
 }
 
 async fn send(
-    connection: &mut Connection,
+    sender: &mut Sender<'_>,
     plan: &Plan,
+    authority: &HeaderValue,
     user_agent: &HeaderValue,
 ) -> Result<hyper::Response<Incoming>, Error> {
-    let host = plan.headers.get(HOST).unwrap_or(&connection.authority);
+    let host = plan.headers.get(HOST).unwrap_or(authority);
     let mut request = hyper::Request::new(Full::new(plan.body.clone()));
     *request.method_mut() = plan.method.to_http();
     *request.headers_mut() = plan.headers.clone();
     request.headers_mut().entry(USER_AGENT).or_insert_with(|| user_agent.clone());
     let bad = |why: String| Error::BadRequest(why);
-    let result = match &mut connection.sender {
-        Sender::Http1(sender) => {
+    let result = match sender {
+        Sender::Http1(sender, _) => {
             *request.uri_mut() =
                 plan.path_and_query.parse().map_err(|error: hyper::http::uri::InvalidUri| bad(error.to_string()))?;
             request.headers_mut().insert(HOST, host.clone());
-            match sender.ready().await {
-                Ok(()) => sender.send_request(request).await,
-                Err(error) => Err(error),
-            }
+            sender.send_request(request).await
         }
         Sender::Http2(sender) => {
             // In HTTP/2 the host is part of the URI.

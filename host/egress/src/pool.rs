@@ -4,15 +4,15 @@
 //! HTTP/1 client cannot distinguish that answer from the answer to the next request.
 
 use crate::connect::Destination;
+use crate::http1;
 use crate::tls::Certificate;
 use crate::{Origin, Reach};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use http_body_util::Full;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper::header::HeaderValue;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -22,9 +22,11 @@ use tokio::time::Instant;
 /// [`Peak`].
 const IDLE_EACH: usize = 8;
 /// Time after which a peak is forgotten, at the earliest, unless no connection is left. It is forgotten after twice
-/// this time, at the latest. An idle HTTP/1 connection takes 30 KB. Targets whose polls come in bursts at least this
-/// often keep theirs.
+/// this time, at the latest. Targets whose polls come in bursts at least this often keep theirs.
 const PEAK_TIME: Duration = Duration::from_secs(20);
+/// Time between two searches for closed connections. A connection that the server has closed keeps its descriptor until
+/// then, unless a request finds it before.
+const SWEEP: Duration = Duration::from_secs(20);
 /// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;
 /// Maximum lifetime of a connection. It bounds the time until a renewed certificate or a changed address of a name is
@@ -34,24 +36,23 @@ const AGE: Duration = Duration::from_secs(600);
 /// keeps its connection.
 const IDLE_TIME: Duration = Duration::from_secs(330);
 
-/// The request sender of a connection.
-pub(crate) enum Sender {
-    Http1(http1::SendRequest<Full<Bytes>>),
+/// The way in which a connection carries requests.
+pub(crate) enum Transport {
+    /// One request at a time.
+    Http1(http1::Stream),
+    /// Many requests at once.
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 /// A connection and its properties.
 pub(crate) struct Connection {
-    pub sender: Sender,
+    pub transport: Transport,
     /// The host and port of its origin, as in a `Host` header.
     pub authority: HeaderValue,
     pub certificate: Option<Arc<Certificate>>,
-    /// The number of bytes that may be read before the head of the answer is complete. `None` if the protocol limits
-    /// it.
-    pub patience: Option<Arc<AtomicUsize>>,
-    born: Instant,
+    pub born: Instant,
     /// The socket permit. All users of an HTTP/2 connection share it.
-    socket: Arc<OwnedSemaphorePermit>,
+    pub socket: Arc<OwnedSemaphorePermit>,
 }
 
 /// The origin of a connection, and the settings with which it was established.
@@ -91,6 +92,8 @@ pub(crate) struct Pool {
 struct Idle {
     by_key: HashMap<Key, Group, RandomState>,
     count: usize,
+    /// When closed connections were last looked for.
+    swept: Option<Instant>,
 }
 
 /// The connections of an origin and kind.
@@ -172,18 +175,16 @@ impl Pool {
         let held = &mut idle.by_key.get_mut(key)?.idle;
         let before = held.len();
         let mut found = None;
-        while let Some((since, connection)) = held.pop_back() {
+        while let Some((since, mut connection)) = held.pop_back() {
             if since.elapsed() >= IDLE_TIME || connection.is_over() {
                 continue;
             }
             // An HTTP/2 connection carries many requests at once, so it stays in the pool.
-            if let Sender::Http2(sender) = &connection.sender {
-                let shared = Sender::Http2(sender.clone());
+            if let Transport::Http2(sender) = &connection.transport {
                 let same = Connection {
-                    sender: shared,
+                    transport: Transport::Http2(sender.clone()),
                     authority: connection.authority.clone(),
                     certificate: connection.certificate.clone(),
-                    patience: None,
                     born: connection.born,
                     socket: connection.socket.clone(),
                 };
@@ -202,12 +203,15 @@ impl Pool {
     /// Keeps a connection for the next request, in place of the oldest if there are enough.
     pub(crate) fn put(&self, key: &Key, connection: Connection) {
         let mut idle = self.lock();
+        let now = Instant::now();
         if idle.count >= IDLE_ALL {
             idle.forget_old();
+        } else if idle.swept.is_none_or(|swept| now.duration_since(swept) >= SWEEP) {
+            idle.swept = Some(now);
+            idle.keep(|since| now.duration_since(since) < IDLE_TIME);
         }
-        let now = Instant::now();
         let group = idle.group(key);
-        if group.idle.iter().any(|(_, held)| matches!(held.sender, Sender::Http2(_))) {
+        if group.idle.iter().any(|(_, held)| matches!(held.transport, Transport::Http2(_))) {
             return;
         }
         let before = group.idle.len();
@@ -248,8 +252,14 @@ impl Idle {
             self.by_key.values().flat_map(|group| &group.idle).map(|(since, _)| *since).collect();
         ages.sort_unstable();
         let median = ages.get(ages.len() / 2).copied();
+        self.keep(|since| Some(since) > median);
+    }
+
+    /// Removes connections that are closed or too old, and those that `keeps` refuses by the time since when they are
+    /// idle.
+    fn keep(&mut self, keeps: impl Fn(Instant) -> bool) {
         self.by_key.retain(|_, group| {
-            group.idle.retain(|(since, connection)| !connection.is_over() && Some(*since) > median);
+            group.idle.retain_mut(|(since, connection)| keeps(*since) && !connection.is_over());
             !group.is_empty()
         });
         self.count = self.by_key.values().map(|group| group.idle.len()).sum();
@@ -264,17 +274,18 @@ impl Group {
 
 impl Connection {
     pub(crate) fn new(
-        (sender, authority): (Sender, HeaderValue),
+        transport: Transport,
+        authority: HeaderValue,
         certificate: Option<Arc<Certificate>>,
         socket: OwnedSemaphorePermit,
     ) -> Self {
-        Self { sender, authority, certificate, patience: None, born: Instant::now(), socket: Arc::new(socket) }
+        Self { transport, authority, certificate, born: Instant::now(), socket: Arc::new(socket) }
     }
 
-    fn is_over(&self) -> bool {
-        let closed = match &self.sender {
-            Sender::Http1(sender) => sender.is_closed(),
-            Sender::Http2(sender) => sender.is_closed(),
+    fn is_over(&mut self) -> bool {
+        let closed = match &mut self.transport {
+            Transport::Http1(stream) => stream.is_over(),
+            Transport::Http2(sender) => sender.is_closed(),
         };
         closed || self.born.elapsed() >= AGE
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) async fn tls_server(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]) -> u16 {
+pub(super) fn acceptor(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -12,7 +12,11 @@ pub(super) async fn tls_server(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]
         .with_single_cert(vec![chain.into()], key)
         .unwrap();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+pub(super) async fn tls_server(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]) -> u16 {
+    let acceptor = acceptor(chain, key, protocols);
     server(move |stream| {
         let acceptor = acceptor.clone();
         async move {

@@ -1,6 +1,8 @@
 //! Reuse of connections, and answers that arrive late on them.
 
+use super::certificates::{acceptor, pinned, self_signed};
 use super::*;
+use tokio::sync::mpsc::unbounded_channel;
 
 #[tokio::test]
 async fn a_connection_closed_while_idle_is_replaced() {
@@ -107,6 +109,107 @@ async fn a_late_second_answer_does_not_reach_another_kind() {
     assert_eq!(&read(&greedy, "/first").await[..], b"fine");
     assert_eq!(&read(&honest, "/second").await[..], b"fine");
     assert_eq!(&read(&greedy, "/third").await[..], b"poison", "the kind keeps its own connection");
+}
+
+#[tokio::test]
+async fn a_connection_with_more_than_one_answer_is_not_used_again() {
+    const POISON: &str = "HTTP/1.1 500 Poison\r\ncontent-length: 0\r\n\r\n";
+    for comes_later in [false, true] {
+        let (sent, mut received) = unbounded_channel();
+        let port = server(move |mut stream| {
+            let sent = sent.clone();
+            async move {
+                let _ = head(&mut stream).await;
+                let first = if comes_later { ok("honest") } else { ok("honest") + POISON };
+                let _ = stream.write_all(first.as_bytes()).await;
+                if comes_later {
+                    let _ = stream.write_all(POISON.as_bytes()).await;
+                }
+                let _ = sent.send(());
+                let _ = head(&mut stream).await;
+            }
+        })
+        .await;
+        let (poll, other) = (poll(&format!("http://127.0.0.1:{port}/")), canned(ok("x")).await);
+        for _ in 0..2 {
+            let response = poll.session.fetch(Request::get("")).await.unwrap();
+            assert_eq!((response.status, &response.body[..]), (200, &b"honest"[..]), "later: {comes_later}");
+            received.recv().await.unwrap();
+            // The runtime notices what has arrived before it notices an answer that is sent after that.
+            self::poll(&format!("http://127.0.0.1:{other}/")).session.fetch(Request::get("")).await.unwrap();
+        }
+        assert_eq!(poll.egress.gauges().connections.load(Ordering::Relaxed), 2, "later: {comes_later}");
+    }
+}
+
+#[tokio::test]
+async fn a_tls_connection_is_used_again_and_its_session_is_closed() {
+    let certificate = self_signed(&["localhost"]);
+    let der = certificate.cert.der().to_vec();
+    let acceptor = acceptor(der.clone(), certificate.signing_key.serialize_der(), &[]);
+    let (sent, mut received) = unbounded_channel();
+    let port = server(move |stream| {
+        let (acceptor, sent) = (acceptor.clone(), sent.clone());
+        async move {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut buffer = [0; 4096];
+            // Each request arrives in one piece.
+            let end = loop {
+                match stream.read(&mut buffer).await {
+                    Ok(0) => break Ok(()),
+                    Ok(_) => stream.write_all(ok("x").as_bytes()).await.unwrap(),
+                    Err(error) => break Err(error),
+                }
+            };
+            let _ = sent.send(end);
+        }
+    })
+    .await;
+    let url = format!("https://localhost:{port}/");
+    let poll = poll_with(Egress::new(Config::default()), grant(&url, pinned(&der).0, Secrets::default()), LIMITS);
+    for _ in 0..3 {
+        assert_eq!(poll.session.fetch(Request::get("")).await.unwrap().body, b"x");
+    }
+    assert_eq!(poll.egress.gauges().connections.load(Ordering::Relaxed), 1);
+    drop(poll);
+    // Without the message that closes a session, the server's library reports an unexpected end.
+    received.recv().await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closed_is_given_up_without_a_request_to_that_server() {
+    let (sent, mut received) = unbounded_channel();
+    let closes = Arc::new(tokio::sync::Notify::new());
+    let close = closes.clone();
+    let closing = server(move |mut stream| {
+        let (sent, closes) = (sent.clone(), closes.clone());
+        async move {
+            let _ = head(&mut stream).await;
+            let _ = stream.write_all(ok("x").as_bytes()).await;
+            closes.notified().await;
+            let _ = stream.shutdown().await;
+            // It returns when the client closes the connection.
+            let _ = head(&mut stream).await;
+            let _ = sent.send(());
+        }
+    })
+    .await;
+    let other = canned(ok("x")).await;
+    let lane = Egress::new(Config::default()).lane(tokio::runtime::Handle::current());
+    let fetch = async |port: u16| {
+        let target = grant(&format!("http://127.0.0.1:{port}/"), Tls::system().unwrap(), Secrets::default());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        Session::new(lane.clone(), target, LIMITS, deadline).fetch(Request::get("")).await.unwrap()
+    };
+    fetch(closing).await;
+    close.notify_one();
+    fetch(other).await;
+    assert!(received.try_recv().is_err(), "not yet: the search for closed connections is not done for each request");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(25)).await;
+    tokio::time::resume();
+    fetch(other).await;
+    received.recv().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,0 +1,180 @@
+//! HTTP/1 connections, whose buffers exist only while a request is in flight.
+//!
+//! The HTTP library keeps a task, buffers and queues for each connection, about 20 KB. Most connections are idle most
+//! of the time. So an idle connection is only its stream. Each request has a new instance of the library on that
+//! stream, which the request's task runs.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::coop::unconstrained;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+/// Maximum size of the headers of one answer in bytes.
+pub(crate) const HEADER_BYTES: usize = 64 * 1024;
+/// Maximum number of headers of one answer over HTTP/1. The HTTP library has room for this number on its stack, and
+/// allocates 16 KB for each answer if more are allowed.
+pub(crate) const HEADER_COUNT: usize = 100;
+/// Maximum number of bytes until the head of an answer is complete. This includes the head itself and any informational
+/// answers (1xx) before it, whose number is not limited by HTTP. It also includes about 400 kB of the body that the
+/// HTTP library reads ahead.
+pub(crate) const BEFORE_HEAD: usize = 1 << 20;
+
+/// Sends the requests of a connection.
+pub(crate) type Sender = http1::SendRequest<Full<Bytes>>;
+
+/// The stream of a connection. Reading fails after too many bytes before the head of an answer is complete: a server
+/// may send any number of informational answers (1xx) before the final one, and the HTTP library reads all of them.
+pub(crate) struct Stream {
+    stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
+    /// The number of bytes that may still be read.
+    left: Arc<AtomicUsize>,
+}
+
+impl Stream {
+    pub(crate) fn plain(stream: TcpStream) -> Self {
+        Self { stream: Either::Left(stream), left: Arc::default() }
+    }
+
+    pub(crate) fn tls(stream: Box<TlsStream<TcpStream>>) -> Self {
+        Self { stream: Either::Right(stream), left: Arc::default() }
+    }
+
+    /// Returns whether the server has closed the idle connection, or has sent something although no request is in
+    /// flight.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let read = poll_fn(|context| Pin::new(&mut *self).poll_read(context, &mut buffer));
+        // Without a waker: the end of an idle connection wakes no task.
+        pin!(unconstrained(read)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// Prepares the connection for one request.
+    ///
+    /// # Errors
+    /// None in practice: nothing is sent yet.
+    pub(crate) async fn begin(self) -> hyper::Result<(Sender, Driver)> {
+        self.left.store(BEFORE_HEAD, Ordering::Relaxed);
+        let left = self.left.clone();
+        let mut settings = http1::Builder::new();
+        settings.max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT);
+        let (sender, connection) = settings.handshake(TokioIo::new(self)).await?;
+        Ok((sender, Driver { connection: Some(connection), left }))
+    }
+}
+
+/// Closes a TLS session, so that the server does not report a broken connection. What cannot be sent at once is not
+/// sent.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Either::Right(stream) = &mut self.stream {
+            let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        let read = into.filled().len() - before;
+        let left = self.left.load(Ordering::Relaxed);
+        if left == usize::MAX {
+            return Poll::Ready(Ok(()));
+        }
+        match left.checked_sub(read) {
+            Some(left) => {
+                self.left.store(left, Ordering::Relaxed);
+                Poll::Ready(Ok(()))
+            }
+            None => Poll::Ready(Err(io::ErrorKind::FileTooLarge.into())),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Reads and writes a connection while a request is in flight. The connection is closed on drop.
+pub(crate) struct Driver {
+    /// `None` when the connection is over. It is dropped then, so that the request fails if it has no answer yet.
+    connection: Option<http1::Connection<TokioIo<Stream>, Full<Bytes>>>,
+    left: Arc<AtomicUsize>,
+}
+
+impl Driver {
+    /// Returns the number of bytes that may still be read. `usize::MAX` is no limit.
+    pub(crate) fn left(&self) -> Arc<AtomicUsize> {
+        self.left.clone()
+    }
+
+    /// Waits for `work`, which uses the sender of the connection, and meanwhile reads and writes.
+    pub(crate) async fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            self.advance(context);
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Returns the stream after a whole answer. `None` if it cannot be used again.
+    pub(crate) fn finish(mut self, sender: Sender) -> Option<Stream> {
+        // No waker: nothing is waited for. The stream also forgets the waker of the request's task here, which would
+        // keep the memory of the task.
+        let mut context = Context::from_waker(Waker::noop());
+        self.advance(&mut context);
+        // It is ready for another request only if the answer is complete and the server keeps the connection open.
+        if !sender.is_ready() {
+            return None;
+        }
+        drop(sender);
+        let mut connection = self.connection?;
+        match connection.poll_without_shutdown(&mut context) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) | Poll::Pending => return None,
+        }
+        let parts = connection.into_parts();
+        parts.read_buf.is_empty().then(|| parts.io.into_inner())
+    }
+
+    fn advance(&mut self, context: &mut Context<'_>) {
+        if self.connection.as_mut().is_some_and(|connection| connection.poll_without_shutdown(context).is_ready()) {
+            self.connection = None;
+        }
+    }
+}
