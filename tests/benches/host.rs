@@ -2,8 +2,8 @@
 //!
 //! A server in this process answers and keeps the time of every request; the host is a separate process, and the
 //! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
-//! With `BASELINE=/path/to/polliwog`, the measurements `readers`, `peers` and `idle` also run that older
-//! program.
+//! With `BASELINE=/path/to/polliwog`, the measurements `readers`, `peers`, `addresses` and `idle` also
+//! run that older program.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
@@ -33,7 +33,7 @@ fn main() {
     let port = serve(requests.clone());
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     type Measurement = fn(u16, &Requests);
-    let all: [(&str, Measurement); 10] = [
+    let all: [(&str, Measurement); 11] = [
         ("warm", warm),
         ("replaced", replaced),
         ("steady", steady),
@@ -43,6 +43,7 @@ fn main() {
         ("reconfigured", reconfigured),
         ("notified", notified::notified),
         ("peers", peers::peers),
+        ("addresses", peers::addresses),
         ("idle", peers::idle),
     ];
     for (_, measure) in all.into_iter().filter(|(name, _)| name.contains(&wanted)) {

@@ -1,4 +1,4 @@
-//! HTTP/1 connections, whose buffers exist only while a request is in flight.
+//! HTTP/1 connections. The HTTP library's buffers exist only while a request is in flight.
 //!
 //! The HTTP library keeps a task, buffers and queues for each connection, about 20 KB. Most connections are idle most
 //! of the time. So an idle connection is only its stream. Each request has a new instance of the library on that
@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::coop::unconstrained;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
@@ -37,27 +36,37 @@ pub(crate) type Sender = http1::SendRequest<Full<Bytes>>;
 /// may send any number of informational answers (1xx) before the final one, and the HTTP library reads all of them.
 pub(crate) struct Stream {
     stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
-    /// The number of bytes that may still be read.
+    /// The number of bytes that may still be read. `usize::MAX` is no limit.
     left: Arc<AtomicUsize>,
+    /// Whether the last write waits for the server to read.
+    is_blocked: bool,
 }
 
 impl Stream {
     pub(crate) fn plain(stream: TcpStream) -> Self {
-        Self { stream: Either::Left(stream), left: Arc::default() }
+        Self { stream: Either::Left(stream), left: Arc::default(), is_blocked: false }
     }
 
     pub(crate) fn tls(stream: Box<TlsStream<TcpStream>>) -> Self {
-        Self { stream: Either::Right(stream), left: Arc::default() }
+        Self { stream: Either::Right(stream), left: Arc::default(), is_blocked: false }
     }
 
     /// Returns whether the server has closed the idle connection, or has sent something although no request is in
-    /// flight.
+    /// flight. What it has sent is lost: the connection cannot be used again.
     pub(crate) fn is_over(&mut self) -> bool {
-        let mut byte = [0];
-        let mut buffer = ReadBuf::new(&mut byte);
-        let read = poll_fn(|context| Pin::new(&mut *self).poll_read(context, &mut buffer));
-        // Without a waker: the end of an idle connection wakes no task.
-        pin!(unconstrained(read)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        match &mut self.stream {
+            Either::Left(stream) => {
+                let read = stream.try_read(&mut [0]);
+                !read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            }
+            // This also processes messages of TLS, such as session tickets. The runtime's budget for a task limits how
+            // many. A connection counts as open if the budget is used up.
+            Either::Right(stream) => {
+                let mut byte = [0];
+                let read = Pin::new(stream).poll_read(&mut no_waker(), &mut ReadBuf::new(&mut byte));
+                read.is_ready()
+            }
+        }
     }
 
     /// Prepares the connection for one request.
@@ -79,7 +88,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Either::Right(stream) = &mut self.stream {
-            let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
+            let _ = Pin::new(stream).poll_shutdown(&mut no_waker());
         }
     }
 }
@@ -105,7 +114,9 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.is_blocked = result.is_pending();
+        result
     }
 
     fn poll_write_vectored(
@@ -113,7 +124,9 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.is_blocked = result.is_pending();
+        result
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -121,7 +134,9 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        self.is_blocked = result.is_pending();
+        result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -154,9 +169,9 @@ impl Driver {
 
     /// Returns the stream after a whole answer. `None` if it cannot be used again.
     pub(crate) fn finish(mut self, sender: Sender) -> Option<Stream> {
-        // No waker: nothing is waited for. The stream also forgets the waker of the request's task here, which would
-        // keep the memory of the task.
-        let mut context = Context::from_waker(Waker::noop());
+        // Nothing is waited for. The stream also forgets the waker of the request's task here, which would keep the
+        // memory of the task.
+        let mut context = no_waker();
         self.advance(&mut context);
         // It is ready for another request only if the answer is complete and the server keeps the connection open.
         if !sender.is_ready() {
@@ -169,7 +184,9 @@ impl Driver {
             Poll::Ready(Err(_)) | Poll::Pending => return None,
         }
         let parts = connection.into_parts();
-        parts.read_buf.is_empty().then(|| parts.io.into_inner())
+        let stream = parts.io.into_inner();
+        // A server may answer before it has read the whole request. The HTTP library forgets the rest of that request.
+        (parts.read_buf.is_empty() && !stream.is_blocked).then_some(stream)
     }
 
     fn advance(&mut self, context: &mut Context<'_>) {
@@ -177,4 +194,9 @@ impl Driver {
             self.connection = None;
         }
     }
+}
+
+/// A context for polls of which nothing waits for the result.
+fn no_waker() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }

@@ -15,8 +15,9 @@ use hyper::header::HeaderValue;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 /// Idle connections that an origin and kind may keep in any case. It may keep more if more were in use together: see
 /// [`Peak`].
@@ -92,8 +93,6 @@ pub(crate) struct Pool {
 struct Idle {
     by_key: HashMap<Key, Group, RandomState>,
     count: usize,
-    /// When closed connections were last looked for.
-    swept: Option<Instant>,
 }
 
 /// The connections of an origin and kind.
@@ -206,9 +205,6 @@ impl Pool {
         let now = Instant::now();
         if idle.count >= IDLE_ALL {
             idle.forget_old();
-        } else if idle.swept.is_none_or(|swept| now.duration_since(swept) >= SWEEP) {
-            idle.swept = Some(now);
-            idle.keep(|since| now.duration_since(since) < IDLE_TIME);
         }
         let group = idle.group(key);
         if group.idle.iter().any(|(_, held)| matches!(held.transport, Transport::Http2(_))) {
@@ -223,6 +219,18 @@ impl Pool {
         }
         let after = group.idle.len();
         idle.count = idle.count + after - before;
+    }
+
+    /// Gives up connections that are closed or too old, at intervals, as long as the pool exists.
+    pub(crate) fn sweep(self: &Arc<Self>, lane: &Handle) {
+        let pool = Arc::downgrade(self);
+        lane.spawn(async move {
+            loop {
+                sleep(SWEEP).await;
+                let Some(pool) = pool.upgrade() else { return };
+                pool.lock().keep(|since| since.elapsed() < IDLE_TIME);
+            }
+        });
     }
 
     /// Closes idle connections because descriptors are scarce.

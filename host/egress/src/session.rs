@@ -96,7 +96,9 @@ impl Egress {
 
     /// Returns a lane on the runtime of `handle`.
     pub fn lane(&self, handle: Handle) -> Lane {
-        Lane { egress: self.clone(), handle, pool: Arc::default() }
+        let pool = Arc::<Pool>::default();
+        pool.sweep(&handle);
+        Lane { egress: self.clone(), handle, pool }
     }
 
     /// Returns the counters of the process.

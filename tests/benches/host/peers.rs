@@ -4,7 +4,7 @@
 //! Work that fills the cores is done in turn. Rare polls are done by all at the same time, each with a separate server:
 //! a shared machine is faster at some times than at others.
 
-use super::support::{Host, Requests, config, cpu, memory, serve};
+use super::support::{Host, Requests, config_at, cpu, memory, separate_address, serve, serve_at};
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::fmt::Write as _;
 use std::fs;
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -24,6 +25,7 @@ use tokio::net::TcpStream;
 const BARE_PORT: &str = "POLLIWOG_BENCH_BARE_PORT";
 const BARE_TARGETS: &str = "POLLIWOG_BENCH_BARE_TARGETS";
 const BARE_INTERVAL: &str = "POLLIWOG_BENCH_BARE_INTERVAL";
+const BARE_SEPARATE: &str = "POLLIWOG_BENCH_BARE_SEPARATE";
 const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(15);
 const WINDOW: Duration = Duration::from_secs(15);
@@ -74,7 +76,8 @@ pub(crate) fn run_bare_if_asked() {
     if let (Some(port), Some(targets), Some(seconds)) = (number(BARE_PORT), number(BARE_TARGETS), number(BARE_INTERVAL))
     {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(bare(port as u16, Load { targets, seconds }));
+        let is_separate = number(BARE_SEPARATE) == Some(1);
+        runtime.block_on(bare(port as u16, Load { targets, seconds, is_separate }));
     }
 }
 
@@ -83,26 +86,49 @@ pub(crate) fn run_bare_if_asked() {
 struct Load {
     targets: usize,
     seconds: usize,
+    /// Whether each target has a separate address, and so a separate connection.
+    is_separate: bool,
+}
+
+impl Load {
+    fn address(self, number: usize) -> Ipv4Addr {
+        if self.is_separate { separate_address(number) } else { Ipv4Addr::LOCALHOST }
+    }
 }
 
 /// The same work for each: 1,000 polls a second, and then more than two cores can do.
 pub(crate) fn peers(port: u16, requests: &Requests) {
-    // An overloaded peer opens thousands of connections, and each has two ends here.
+    raise_limit_of_files();
+    for targets in [1_000, 8_000] {
+        in_turn(Load { targets, seconds: 1, is_separate: false }, port, requests);
+    }
+}
+
+/// 1,000 targets at 1,000 addresses.
+pub(crate) fn addresses(_: u16, _: &Requests) {
+    const TARGETS: usize = 1_000;
+    raise_limit_of_files();
+    let requests = Requests::default();
+    let addresses: Vec<Ipv4Addr> = (0..TARGETS).map(separate_address).collect();
+    let port = serve_at(&addresses, &requests);
+    in_turn(Load { targets: TARGETS, seconds: 1, is_separate: true }, port, &requests);
+}
+
+/// An overloaded peer opens thousands of connections, and each has two ends here.
+fn raise_limit_of_files() {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
-    for targets in [1_000, 8_000] {
-        in_turn(Load { targets, seconds: 1 }, port, requests);
-    }
 }
 
 /// The work of a quiet homelab: 200 targets every 10 s.
 pub(crate) fn idle(_: u16, _: &Requests) {
-    together(Load { targets: 200, seconds: 10 });
+    together(Load { targets: 200, seconds: 10, is_separate: false });
 }
 
 /// Measures one peer after the other, each alone with the server, in several rounds.
 fn in_turn(load: Load, port: u16, requests: &Requests) {
-    println!("\n{} targets every {} s", load.targets, load.seconds);
+    let at = if load.is_separate { ", each at a separate address" } else { "" };
+    println!("\n{} targets every {} s{at}", load.targets, load.seconds);
     println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds in turn");
     let mut rows = Rows::new();
     for _ in 0..ROUNDS {
@@ -152,7 +178,8 @@ fn starts(load: Load) -> Vec<(&'static str, Start)> {
     let host = move |(name, program): (&'static str, PathBuf)| {
         let start = move |port| {
             let folder = tempfile::tempdir().unwrap();
-            let text = config(port, load.targets, &format!("{}s", load.seconds), SCHEDULER);
+            let interval = format!("{}s", load.seconds);
+            let text = config_at(|number| load.address(number), port, load.targets, &interval, SCHEDULER);
             let host = Host::start_program(&program, folder.path(), &text);
             Some(Peer { process: Process::Host(host), _folder: Some(folder) })
         };
@@ -208,15 +235,21 @@ fn end(peer: &Peer, requests: &Requests, (before, since): (f64, Instant)) -> Row
     [polls / seconds, (cpu(peer.id()) - before) / polls * 1000.0, memory(peer.id()).1]
 }
 
-fn start_bare(port: u16, Load { targets, seconds }: Load) -> Peer {
+fn start_bare(port: u16, Load { targets, seconds, is_separate }: Load) -> Peer {
     let mut this = Command::new(std::env::current_exe().unwrap());
-    let settings = [(BARE_PORT, usize::from(port)), (BARE_TARGETS, targets), (BARE_INTERVAL, seconds)];
+    let settings = [
+        (BARE_PORT, usize::from(port)),
+        (BARE_TARGETS, targets),
+        (BARE_INTERVAL, seconds),
+        (BARE_SEPARATE, is_separate.into()),
+    ];
     this.envs(settings.map(|(name, value)| (name, value.to_string())));
     Peer { process: Process::Child(this.spawn().unwrap()), _folder: None }
 }
 
 /// Starts Prometheus. `None` if it is not installed.
-fn start_prometheus(port: u16, Load { targets, seconds }: Load) -> Option<Peer> {
+fn start_prometheus(port: u16, load: Load) -> Option<Peer> {
+    let Load { targets, seconds, .. } = load;
     let folder = tempfile::tempdir().unwrap();
     let mut text = format!(
         "global: {{scrape_interval: {seconds}s, scrape_timeout: 1s}}\n\
@@ -224,7 +257,8 @@ fn start_prometheus(port: u16, Load { targets, seconds }: Load) -> Option<Peer> 
     );
     for number in 0..targets {
         let labels = format!("{{__metrics_path__: /{number:05}/metrics, instance: t{number}}}");
-        writeln!(text, "  - {{targets: ['127.0.0.1:{port}'], labels: {labels}}}").unwrap();
+        let address = load.address(number);
+        writeln!(text, "  - {{targets: ['{address}:{port}'], labels: {labels}}}").unwrap();
     }
     let file = folder.path().join("prometheus.yml");
     fs::write(&file, text).unwrap();
@@ -259,11 +293,13 @@ struct Health {
 }
 
 /// A task and a timer for each target, and the connections that are free.
-async fn bare(port: u16, Load { targets, seconds }: Load) {
-    let free: Arc<Mutex<Vec<SendRequest<String>>>> = Arc::default();
+async fn bare(port: u16, load: Load) {
+    let Load { targets, seconds, .. } = load;
+    let shared: Arc<Mutex<Vec<SendRequest<String>>>> = Arc::default();
     let (begin, interval) = (Instant::now() + Duration::from_millis(200), Duration::from_secs(seconds as u64));
     for number in 0..targets {
-        let free = free.clone();
+        let free = if load.is_separate { Arc::default() } else { shared.clone() };
+        let address = load.address(number);
         let first = begin + interval.mul_f64(number as f64 / targets as f64);
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval_at(first.into(), interval);
@@ -271,7 +307,7 @@ async fn bare(port: u16, Load { targets, seconds }: Load) {
             loop {
                 ticks.tick().await;
                 let kept = free.lock().unwrap().pop();
-                let Some(mut connection) = connected(kept, port).await else { continue };
+                let Some(mut connection) = connected(kept, address, port).await else { continue };
                 if let Some(worst) = poll(&mut connection, &format!("/{number:05}")).await {
                     black_box(worst);
                     free.lock().unwrap().push(connection);
@@ -282,11 +318,11 @@ async fn bare(port: u16, Load { targets, seconds }: Load) {
     std::future::pending::<()>().await;
 }
 
-async fn connected(kept: Option<SendRequest<String>>, port: u16) -> Option<SendRequest<String>> {
+async fn connected(kept: Option<SendRequest<String>>, address: Ipv4Addr, port: u16) -> Option<SendRequest<String>> {
     if let Some(kept) = kept.filter(|kept| !kept.is_closed()) {
         return Some(kept);
     }
-    let stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let stream = TcpStream::connect((address, port)).await.ok()?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(connection);
     Some(sender)

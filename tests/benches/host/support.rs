@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,8 +44,18 @@ impl Log {
     }
 }
 
-/// Answers every request with a report, but for those of every hundredth target, which has none.
+/// Returns the address of a target that shares it with no other.
+pub(crate) fn separate_address(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 1, (number / 250) as u8, (number % 250 + 1) as u8)
+}
+
+/// Answers every request with a report, but for those of every hundredth target, which has none. Returns the port.
 pub(crate) fn serve(requests: Requests) -> u16 {
+    serve_at(&[Ipv4Addr::LOCALHOST], &requests)
+}
+
+/// The same at several addresses with one port.
+pub(crate) fn serve_at(addresses: &[Ipv4Addr], requests: &Requests) -> u16 {
     let item = |n: usize| {
         format!(
             "{{\"name\":\"dependency-{n}\",\"description\":\"a service that this one needs to answer\",\"impact\":\"orders \
@@ -71,16 +81,24 @@ pub(crate) fn serve(requests: Requests) -> u16 {
         samples.len()
     );
     let bad = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
     let answers = Arc::new(Answers { good, down, text, bad });
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (requests, answers) = (requests.clone(), answers.clone());
-            thread::Builder::new().stack_size(64 << 10).spawn(move || answer(stream, &requests, &answers)).unwrap();
-        }
-    });
+    let mut port = 0;
+    for address in addresses {
+        let listener = TcpListener::bind((*address, port)).unwrap();
+        port = listener.local_addr().unwrap().port();
+        let (requests, answers) = (requests.clone(), answers.clone());
+        small_thread(move || {
+            for stream in listener.incoming().flatten() {
+                let (requests, answers) = (requests.clone(), answers.clone());
+                small_thread(move || answer(stream, &requests, &answers));
+            }
+        });
+    }
     port
+}
+
+fn small_thread(run: impl FnOnce() + Send + 'static) {
+    thread::Builder::new().stack_size(64 << 10).spawn(run).unwrap();
 }
 
 /// A report, one in which all is down, the same facts as the first for Prometheus, and no report.
@@ -251,12 +269,24 @@ fn request(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
 }
 
 pub(crate) fn config(port: u16, targets: usize, interval: &str, scheduler: &str) -> String {
+    config_at(|_| Ipv4Addr::LOCALHOST, port, targets, interval, scheduler)
+}
+
+/// The same with an address for each target.
+pub(crate) fn config_at(
+    address: impl Fn(usize) -> Ipv4Addr,
+    port: u16,
+    targets: usize,
+    interval: &str,
+    scheduler: &str,
+) -> String {
     println!("\nsettings: {targets} targets, interval {interval}, {}", scheduler.replace('\n', ", "));
     let mut config = format!("[scheduler]\n{scheduler}\n");
     for number in 0..targets {
+        let address = address(number);
         writeln!(
             config,
-            "[[target]]\nid = \"t{number}\"\nkind = \"proactive-deps\"\nurl = \"http://127.0.0.1:{port}/{number:05}\"\n\
+            "[[target]]\nid = \"t{number}\"\nkind = \"proactive-deps\"\nurl = \"http://{address}:{port}/{number:05}\"\n\
              interval = \"{interval}\""
         )
         .unwrap();
