@@ -23,8 +23,9 @@ const OWN_LISTENERS: u64 = 4;
 /// use. By default, glibc keeps a pool of memory for each thread, and keeps what a large allocation once needed.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
 pub(crate) fn bound_allocators() {
+    // Longer than the pauses between the polls of a busy host: what one poll frees, the next one needs again.
     // SAFETY: it only sets a parameter of the allocator.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 10) };
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 100) };
     #[cfg(target_env = "gnu")]
     {
         /// Pools. Threads seldom allocate in libraries at the same moment.
