@@ -38,7 +38,7 @@ pub(crate) struct Stream {
     stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
     /// The number of bytes that may still be read. `usize::MAX` is no limit.
     left: Arc<AtomicUsize>,
-    /// Whether the last write waits for the server to read.
+    /// Whether the last write or flush was not complete.
     is_blocked: bool,
 }
 

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::coop::has_budget_remaining;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 /// Idle connections that an origin and kind may keep in any case. It may keep more if more were in use together: see
@@ -28,6 +30,9 @@ const PEAK_TIME: Duration = Duration::from_secs(20);
 /// Time between two searches for closed connections. A connection that the server has closed keeps its descriptor until
 /// then, unless a request finds it before.
 const SWEEP: Duration = Duration::from_secs(20);
+/// Maximum number of turns of the runtime in one search. The runtime's budget for a task ends a turn after about 60
+/// closed TLS connections.
+const SWEEP_TURNS: usize = 32;
 /// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;
 /// Maximum lifetime of a connection. It bounds the time until a renewed certificate or a changed address of a name is
@@ -227,8 +232,15 @@ impl Pool {
         lane.spawn(async move {
             loop {
                 sleep(SWEEP).await;
-                let Some(pool) = pool.upgrade() else { return };
-                pool.lock().keep(|since| since.elapsed() < IDLE_TIME);
+                for _ in 0..SWEEP_TURNS {
+                    let Some(pool) = pool.upgrade() else { return };
+                    pool.lock().keep(|since| since.elapsed() < IDLE_TIME);
+                    drop(pool);
+                    if has_budget_remaining() {
+                        break;
+                    }
+                    yield_now().await;
+                }
             }
         });
     }

@@ -151,7 +151,7 @@ async fn a_connection_with_more_than_one_answer_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_server_has_not_read_the_whole_request_is_not_used_again() {
+async fn a_connection_whose_request_was_not_written_whole_is_not_used_again() {
     const BUFFER: u32 = 4096;
     // The second request is longer than the buffers of both ends.
     for (bytes, is_used_again) in [(1, true), (1 << 20, false)] {
