@@ -2,8 +2,8 @@
 //!
 //! A server in this process answers and keeps the time of every request; the host is a separate process, and the
 //! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
-//! With `BASELINE=/path/to/polliwog`, the measurements `readers`, `peers`, `addresses` and `idle` also
-//! run that older program.
+//! With `BASELINE=/path/to/polliwog`, the measurements `readers`, `peers`, `addresses` and `idle` also run that
+//! older program.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 

@@ -69,6 +69,12 @@ impl Stream {
         }
     }
 
+    /// Notes whether a write or flush was complete, and returns its result.
+    fn note<T>(&mut self, result: Poll<T>) -> Poll<T> {
+        self.is_blocked = result.is_pending();
+        result
+    }
+
     /// Prepares the connection for one request.
     ///
     /// # Errors
@@ -115,8 +121,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.is_blocked = result.is_pending();
-        result
+        self.note(result)
     }
 
     fn poll_write_vectored(
@@ -125,8 +130,7 @@ impl AsyncWrite for Stream {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.is_blocked = result.is_pending();
-        result
+        self.note(result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -135,8 +139,7 @@ impl AsyncWrite for Stream {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_flush(context);
-        self.is_blocked = result.is_pending();
-        result
+        self.note(result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -196,7 +199,7 @@ impl Driver {
     }
 }
 
-/// A context for polls of which nothing waits for the result.
+/// Returns a context for polls that wake no task.
 fn no_waker() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
