@@ -17,12 +17,14 @@
 //! entities.
 
 mod decode;
+mod filter;
 mod turns;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use decode::{Escapes, View};
+use filter::Filter;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -43,6 +45,7 @@ const LONGEST_PATTERN: usize = 2 * BLOCK;
 pub(crate) struct Masker {
     /// `None` if the target has no secrets.
     automaton: Option<AhoCorasick>,
+    filter: Filter,
     /// The values of each pattern of the automaton.
     needles: Vec<Needle>,
     values: Vec<Value>,
@@ -183,17 +186,17 @@ impl Masker {
         };
         // Building fails only if there are too many states for 31 bits. There are a few dozen short patterns.
         let automaton = (!patterns.is_empty()).then(|| build().expect("a few dozen short patterns fit"));
-        Self { automaton, needles, values, layers: LAYERS + own_layers }
+        let filter = Filter::new(patterns.iter().map(Vec::as_slice));
+        Self { automaton, filter, needles, values, layers: LAYERS + own_layers }
     }
 
     /// Masks a body. Valid JSON stays valid.
     pub(crate) async fn body(&self, body: Vec<u8>) -> Vec<u8> {
-        let Some(automaton) = &self.automaton else { return body };
-        let mut turns = Turns::default();
         // The common case: the body contains neither a pattern nor an escape.
-        if !body.iter().any(|byte| decode::begins_escape(*byte)) && !automaton.is_match(&body) {
+        if self.automaton.is_none() || !self.contains_pattern(&body) && !decode::contains_escape(&body) {
             return body;
         }
+        let mut turns = Turns::default();
         // A single number is treated as text, because its digits may be a value in hexadecimal.
         let has_structure =
             body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| b"{[\"".contains(first));
@@ -216,7 +219,7 @@ impl Masker {
                 let content = token.start + 1..token.end - 1;
                 let found = self.in_string(&body[content.clone()], &mut turns).await.settled();
                 regions.extend(found.into_iter().map(|region| region.moved(content.start)));
-            } else if automaton.is_match(text) {
+            } else if self.contains_pattern(text) {
                 // A number cannot contain stars.
                 regions.push(Region { source: token, stars: 0 });
             }
@@ -240,7 +243,7 @@ impl Masker {
         let text = Text { source: content, bounds: Bounds::Whole };
         let source = View::of(content);
         let mut found = self.find(&source, text, turns).await;
-        if content.iter().any(|byte| decode::begins_escape(*byte)) {
+        if decode::contains_escape(content) {
             let decoded = source.decoded(Escapes::Json, turns).await.unwrap_or(source);
             found.extend(self.find_in_layers(Some(decoded), text, self.layers - 1, turns).await);
         }
@@ -266,6 +269,10 @@ impl Masker {
 
     /// Searches one view of a text.
     async fn find(&self, view: &View<'_>, text: Text<'_>, turns: &mut Turns) -> Found {
+        if !self.contains_pattern(&view.bytes) {
+            turns.after(view.bytes.len()).await;
+            return Found::default();
+        }
         // A pattern may overlap itself. One region is enough.
         let mut search = Search { found: Found::default(), ends: vec![0; self.needles.len()] };
         for start in (0..view.bytes.len()).step_by(TURN) {
@@ -273,6 +280,25 @@ impl Masker {
             turns.after(view.bytes.len().min(start + TURN) - start).await;
         }
         search.found
+    }
+
+    /// Returns whether a text contains one of the patterns.
+    fn contains_pattern(&self, text: &[u8]) -> bool {
+        let Some(automaton) = &self.automaton else { return false };
+        let mut searched = 0;
+        for place in self.filter.places(text) {
+            let from = place.saturating_sub(LONGEST_PATTERN);
+            // A server may send a text of which the filter excludes little. Then the automaton searches the rest once.
+            let end = if searched < text.len() / 2 { text.len().min(place + LONGEST_PATTERN) } else { text.len() };
+            if automaton.is_match(Input::new(text).range(from..end)) {
+                return true;
+            }
+            if end == text.len() {
+                return false;
+            }
+            searched += end - from;
+        }
+        false
     }
 
     /// Searches for values that begin within [`TURN`] bytes from `start`.

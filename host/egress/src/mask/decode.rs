@@ -23,9 +23,9 @@ pub(super) struct View<'a> {
     from: Option<Vec<(u32, u32)>>,
 }
 
-/// Returns whether an escape can begin with this byte.
-pub(super) fn begins_escape(byte: u8) -> bool {
-    matches!(byte, b'\\' | b'%' | b'&' | b'\n')
+/// Returns whether a text contains an escape.
+pub(super) fn contains_escape(text: &[u8]) -> bool {
+    first_escape(text, Escapes::Any).is_some()
 }
 
 pub(super) fn is_base64(byte: u8) -> bool {
@@ -94,7 +94,13 @@ pub(super) fn decode_short(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn first_escape(text: &[u8], escapes: Escapes) -> Option<usize> {
-    (0..text.len()).find(|at| escape(text, *at, escapes).is_some())
+    let is_escape = |at: &usize| escape(text, *at, escapes).is_some();
+    if escapes == Escapes::Json {
+        return memchr::memchr_iter(b'\\', text).find(is_escape);
+    }
+    let first = memchr::memchr3_iter(b'\\', b'%', b'&', text).find(is_escape);
+    let before = text.get(..first.unwrap_or(text.len())).unwrap_or_default();
+    memchr::memchr2_iter(b'\r', b'\n', before).find(is_escape).or(first)
 }
 
 /// Decodes the escape or byte at a position, appends it to `bytes`, and returns its length in the text.

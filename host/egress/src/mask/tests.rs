@@ -57,6 +57,18 @@ fn html(value: &str) -> String {
 }
 
 #[test]
+fn a_secret_is_found_in_a_text_that_resembles_it() {
+    let secret = "ababababX";
+    let masker = Masker::new([secret].into_iter());
+    let (before, behind) = ("abab ".repeat(5_000), "abab ".repeat(5_000));
+    assert_eq!(body(&masker, &before), before);
+    for (start, end) in [("", ""), (&before[..], ""), ("", &behind[..]), (&before, &behind)] {
+        let seen = body(&masker, &format!("{start}{secret}{end}"));
+        assert_eq!(seen, format!("{start}{}{end}", "*".repeat(secret.len())));
+    }
+}
+
+#[test]
 fn masked_json_stays_valid_json() {
     let stars = "*".repeat(SECRET.len());
     for (body, expected) in [
