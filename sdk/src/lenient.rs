@@ -26,8 +26,10 @@
 
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// A finite number, parsed from a number, a text with a number, or a flag (1 and 0). `null` and other texts are errors,
 /// unlike in [`number`].
@@ -92,6 +94,44 @@ impl<T> Field<T> {
             Self::Is(value) => Some(value),
             Self::Absent | Self::Odd(_) => None,
         }
+    }
+}
+
+/// A [`Field`] that is parsed where it is used, and only skipped before: most fields of a long list are not used.
+///
+/// ```
+/// use polliwog_sdk::lenient::{Field, Lazy, Number};
+/// # use polliwog_sdk::serde_json;
+///
+/// let fields: Vec<Lazy<'_, Number>> = serde_json::from_str(r#"["8", null, "eight"]"#).unwrap();
+/// assert_eq!(fields[0].read(), Field::Is(Number(8.0)));
+/// assert_eq!(fields[2].read(), Field::Odd("\"eight\"".to_owned()));
+/// assert_eq!(Lazy::<Number>::default().read(), Field::Absent);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Lazy<'a, T>(Option<&'a RawValue>, PhantomData<T>);
+
+impl<T> Default for Lazy<'_, T> {
+    fn default() -> Self {
+        Self(None, PhantomData)
+    }
+}
+
+impl<'de: 'a, 'a, T> Deserialize<'de> for Lazy<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Some(Deserialize::deserialize(deserializer)?), PhantomData))
+    }
+}
+
+impl<'a, T> Lazy<'a, T>
+where
+    Field<T>: Deserialize<'a>,
+{
+    /// Parses the field.
+    pub fn read(&self) -> Field<T> {
+        let Some(text) = self.0.map(RawValue::get) else { return Field::Absent };
+        // Only a number beyond the range of `f64` fails: the text is JSON, and a field accepts any.
+        serde_json::from_str(text).unwrap_or_else(|_| Field::Odd(text.chars().take(SHOWN).collect()))
     }
 }
 
@@ -168,7 +208,13 @@ impl Scalar<'_> {
     fn is_one_of(self, words: &[&str]) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Text(text) => words.iter().any(|word| text.trim().eq_ignore_ascii_case(word)),
+            Self::Text(text) => {
+                // Most texts need no search for white space, which decodes characters.
+                let [first, last] = [text.bytes().next(), text.bytes().next_back()];
+                let is_bare = [first, last].iter().all(|byte| byte.is_some_and(|byte| byte.is_ascii_graphic()));
+                let text = if is_bare { text } else { text.trim() };
+                words.iter().any(|word| text.eq_ignore_ascii_case(word))
+            }
             _ => false,
         }
     }
@@ -312,6 +358,17 @@ mod tests {
         assert!(serde_json::from_str::<Number>("\"N/A\"").unwrap_err().to_string().contains("\"N/A\""));
         assert_eq!(serde_json::from_str::<Vec<Flag>>("[1, \"off\"]").unwrap(), [Flag(true), Flag(false)]);
         assert_eq!(serde_json::from_str::<Text>("8").unwrap(), Text("8".to_owned()));
+    }
+
+    #[test]
+    fn a_lazy_field_reads_as_the_field() {
+        let texts = ["8", " 8", "\"8\"", "null", "[8]", "{\"a\": [1]}", "1e5", "true", "\"x\""];
+        for text in texts {
+            let lazy: Lazy<'_, Number> = serde_json::from_str(text).unwrap();
+            assert_eq!(lazy.read(), serde_json::from_str(text).unwrap(), "{text}");
+        }
+        let lazy: Lazy<'_, Number> = serde_json::from_str("1e999").unwrap();
+        assert_eq!(lazy.read(), Field::Odd("1e999".to_owned()));
     }
 
     #[test]

@@ -312,13 +312,17 @@ impl Answer {
 
     /// Reads a list. Items that are not objects are dropped, with a warning.
     pub fn list<T: DeserializeOwned>(self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
-        self.list_borrowed(diagnostics)
+        self.collect::<T, Vec<T>>(diagnostics)
     }
 
-    /// Like [`Answer::list`], for items that borrow their texts from the body.
-    pub fn list_borrowed<'a, T: Deserialize<'a>>(&'a self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
+    /// Like [`Answer::list`], for items that borrow their texts from the body, and for a collection that keeps less of
+    /// each item than the list has.
+    pub fn collect<'a, T: Deserialize<'a>, C: Default + Extend<T>>(
+        &'a self,
+        diagnostics: &mut Diagnostics,
+    ) -> Result<C, Error> {
         let response = self.result.as_ref().map_err(Clone::clone)?;
-        Ok(read::<Listed<T>>(self.product, self.named(), response)?.checked_items(diagnostics, &self.path))
+        Ok(read::<Listed<T, C>>(self.product, self.named(), response)?.checked_items(diagnostics, &self.path))
     }
 
     /// The path for messages, without its query.

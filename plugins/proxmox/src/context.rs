@@ -232,8 +232,11 @@ impl<S, M: PluginMemory> PollContext<S, M> {
             let what = dropped.join(", ");
             report.warn(format!("the memory of 1 MB for this target is full; not remembered: {what}"));
         }
-        let mut absent: BTreeSet<&str> =
-            report.dependencies.iter().filter_map(|found| found.parent.as_deref()).collect();
+        let mut absent: BTreeSet<&str> = BTreeSet::new();
+        for parent in report.dependencies.iter().filter_map(|found| found.parent.as_deref()) {
+            // Thousands may have few parents: `collect` would sort them all.
+            absent.insert(parent);
+        }
         for found in &report.dependencies {
             absent.remove(found.name.as_str());
         }

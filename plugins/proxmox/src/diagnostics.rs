@@ -86,6 +86,13 @@ impl Diagnostics {
         self.add(|| format!("{} is {odd}, which is not a {wanted}: ignored", what()));
     }
 
+    /// Adds the diagnostics of another reader.
+    pub fn append(&mut self, other: Self) {
+        let room = NAMED.saturating_sub(self.named.len());
+        self.more += other.more + other.named.len().saturating_sub(room);
+        self.named.extend(other.named.into_iter().take(room));
+    }
+
     /// Adds them to the warnings of a report.
     pub fn into_report(self, report: &mut Report) {
         for note in self.named {
@@ -97,17 +104,18 @@ impl Diagnostics {
     }
 }
 
-/// A list of objects. Other items are counted and dropped.
+/// A list of objects of type `T`, in a collection. Other items are counted and dropped.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Listed<T> {
-    items: Vec<T>,
+pub(crate) struct Listed<T, C> {
+    items: C,
     /// The number of dropped items.
     odd: usize,
+    of: PhantomData<T>,
 }
 
-impl<T> Listed<T> {
+impl<T, C> Listed<T, C> {
     /// Returns the objects, and adds a diagnostic if items were dropped. `what` names the list: `/cluster/status`.
-    pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> Vec<T> {
+    pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> C {
         if self.odd > 0 {
             diagnostics.add(|| format!("{what} has {} items that are not objects: ignored", self.odd));
         }
@@ -115,24 +123,22 @@ impl<T> Listed<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Listed<T> {
+impl<'de, T: Deserialize<'de>, C: Default + Extend<T>> Deserialize<'de> for Listed<T, C> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List<T>(PhantomData<T>);
+        struct List<T, C>(PhantomData<(T, C)>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
-            type Value = Listed<T>;
+        impl<'de, T: Deserialize<'de>, C: Default + Extend<T>> Visitor<'de> for List<T, C> {
+            type Value = Listed<T, C>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed<T>, A::Error> {
-                let mut listed = Listed { items: Vec::new(), odd: 0 };
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed<T, C>, A::Error> {
+                let mut listed = Listed { items: C::default(), odd: 0, of: PhantomData };
                 while let Some(Item(item)) = list.next_element()? {
-                    match item {
-                        Some(item) => listed.items.push(item),
-                        None => listed.odd += 1,
-                    }
+                    listed.odd += usize::from(item.is_none());
+                    listed.items.extend(item);
                 }
                 Ok(listed)
             }
@@ -208,10 +214,10 @@ mod tests {
 
     #[test]
     fn items_that_are_not_objects_are_dropped_and_counted() {
-        let list: Listed<Node> =
+        let list: Listed<Node, Vec<_>> =
             serde_json::from_str(r#"[{"cpu": 1}, null, 3, -3, 0.5, "x", [{"cpu": 1}], true, {}]"#).unwrap();
         assert_eq!((list.items.len(), list.odd), (2, 7));
-        assert!(serde_json::from_str::<Listed<Node>>("{}").is_err());
+        assert!(serde_json::from_str::<Listed<Node, Vec<_>>>("{}").is_err());
         let mut diagnostics = Diagnostics::default();
         list.checked_items(&mut diagnostics, "/nodes");
         assert_eq!(diagnostics.named, ["/nodes has 7 items that are not objects: ignored"]);

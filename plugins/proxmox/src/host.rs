@@ -89,16 +89,21 @@ impl Space {
     pub fn percent(&self, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
         let used = diagnostics.number(&self.used, || format!("used {what}"));
         let total = diagnostics.number(&self.total, || format!("total {what}"));
-        share(used, total, what, diagnostics)
+        share(used, total, || what.to_owned(), diagnostics)
     }
 }
 
 /// Returns the used part in percent. Adds a diagnostic if the numbers are impossible.
-pub fn share(used: Option<f64>, total: Option<f64>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
+pub fn share(
+    used: Option<f64>,
+    total: Option<f64>,
+    what: impl FnOnce() -> String,
+    diagnostics: &mut Diagnostics,
+) -> Option<f64> {
     let (used, total) = (used?, total?);
     let share = percent(used, total);
     if share.is_none() && total > 0.0 {
-        diagnostics.add(|| format!("{what}: {used} of {total} is used, which is impossible: ignored"));
+        diagnostics.add(|| format!("{}: {used} of {total} is used, which is impossible: ignored", what()));
     }
     share
 }

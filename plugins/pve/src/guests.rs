@@ -40,8 +40,10 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
     let (mut checked, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = context.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
+    context.report.dependencies.reserve(guests.len());
+    let mut names = crate::resources::Names::default();
     for guest in guests {
-        let names = guest.names();
+        names.fill(guest);
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
         let settings = &context.settings.guests;
@@ -210,12 +212,14 @@ fn full(context: &mut PollContext, guest: &Guest<'_>) -> Verdict {
     let Some(share) = guest.root.filter(|_| guest.status == "running") else { return Verdict::Well };
     let Evaluation { status, limit, after } =
         context.hysteresis.evaluate(&guest.dependency(), context.settings.guests.root(), share);
-    let why = format!(
-        "it runs, and more than {limit} % of its root file system is used{after}: make room, or \"pct resize\" it"
-    );
+    let why = || {
+        format!(
+            "it runs, and more than {limit} % of its root file system is used{after}: make room, or \"pct resize\" it"
+        )
+    };
     match status {
-        Status::Critical => Verdict::Critical(why),
-        Status::Warning => Verdict::Warning(why),
+        Status::Critical => Verdict::Critical(why()),
+        Status::Warning => Verdict::Warning(why()),
         Status::Ok | Status::Unknown => Verdict::Well,
     }
 }

@@ -153,13 +153,10 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut context.diagnostics));
     context.report.dependencies.extend(quorum);
     let cluster = cluster.unwrap_or_default();
-    let resources = resources.list_borrowed::<Resource<'_>>(&mut context.diagnostics);
-    if let (true, Ok(resources)) = (context.settings.samples, &resources) {
-        samples::report(context, &cluster, resources);
-    }
-    let resources = resources.map(|resources| Resources::new(resources, &mut context.diagnostics));
+    let resources = read_resources(context, &cluster, &resources);
     let mut resources = context.part(RESOURCES, resources);
     if let Some(resources) = &mut resources {
+        context.diagnostics.append(std::mem::take(&mut resources.diagnostics));
         guests::restore_names(context, resources);
     }
     context.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
@@ -192,4 +189,21 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     upkeep::report(context, &nodes);
     // Nodes come last: the requests before show whether each can be reached.
     nodes::report(context, &nodes, &unresponsive, &hidden);
+}
+
+/// Reads the list of resources, and adds its samples to the report if they are wanted.
+fn read_resources<'a>(
+    context: &mut PollContext,
+    cluster: &Cluster,
+    answer: &'a Answer,
+) -> Result<Resources<'a>, Error> {
+    if !context.settings.samples {
+        // An entry of the list is larger than what remains of it, and there may be thousands.
+        return answer.collect::<Resource<'_>, Resources<'_>>(&mut context.diagnostics);
+    }
+    let list: Vec<Resource<'_>> = answer.collect(&mut context.diagnostics)?;
+    samples::report(context, cluster, &list);
+    let mut resources = Resources::default();
+    resources.extend(list);
+    Ok(resources)
 }

@@ -189,5 +189,5 @@ fn presence(context: &PollContext, name: &str, node: &Node, hidden: &BTreeSet<St
 
 /// Sets a node as the parent of a dependency.
 pub(crate) fn parent(dependency: Dependency, node: &str) -> Dependency {
-    dependency.with_parent(format!("node/{node}"))
+    dependency.with_parent(["node/", node].concat())
 }

@@ -4,7 +4,7 @@
 //! and the status `unknown`; a storage has no size; a node has no usage.
 
 use polliwog_sdk::Dependency;
-use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Number};
+use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Lazy, Number};
 use proxmox::{Diagnostics, Host, count, share};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -41,17 +41,28 @@ pub(crate) struct Resource<'a> {
     pub plugintype: Field<BorrowedText<'a>>,
     #[serde(borrow)]
     pub content: Field<BorrowedText<'a>>,
-    pub cpu: Field<Number>,
-    pub maxcpu: Field<Number>,
-    pub mem: Field<Number>,
-    pub maxmem: Field<Number>,
-    pub disk: Field<Number>,
-    pub maxdisk: Field<Number>,
-    pub netin: Field<Number>,
-    pub netout: Field<Number>,
-    pub diskread: Field<Number>,
-    pub diskwrite: Field<Number>,
-    pub uptime: Field<Number>,
+    #[serde(borrow)]
+    pub cpu: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub maxcpu: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub mem: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub maxmem: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub disk: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub maxdisk: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub netin: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub netout: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub diskread: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub diskwrite: Lazy<'a, Number>,
+    #[serde(borrow)]
+    pub uptime: Lazy<'a, Number>,
 }
 
 /// The resources that are checked.
@@ -64,6 +75,8 @@ pub(crate) struct Resources<'a> {
     pub templates: BTreeMap<u64, String>,
     /// The number of guests that could not be read.
     pub unread: usize,
+    /// Fields that could not be read.
+    pub diagnostics: Diagnostics,
 }
 
 /// A node, as it reports about itself.
@@ -113,23 +126,30 @@ pub(crate) struct Storage {
     pub total: Option<f64>,
 }
 
-impl<'a> Resources<'a> {
-    pub(crate) fn new(entries: Vec<Resource<'a>>, diagnostics: &mut Diagnostics) -> Self {
-        let mut resources = Self { guests: Vec::with_capacity(entries.len()), ..Self::default() };
-        for entry in entries {
-            match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
-                Some("node") => resources.nodes.extend(entry.node(diagnostics)),
-                Some("qemu") => resources.take(entry.guest(false, diagnostics)),
-                Some("lxc") => resources.take(entry.guest(true, diagnostics)),
-                Some("storage") => resources.storages.extend(entry.storage(diagnostics)),
-                _ => {}
-            }
-        }
-        resources
+impl<'a> Extend<Resource<'a>> for Resources<'a> {
+    fn extend<I: IntoIterator<Item = Resource<'a>>>(&mut self, entries: I) {
+        entries.into_iter().for_each(|entry| self.add(entry));
     }
 }
 
 impl<'a> Resources<'a> {
+    fn add(&mut self, entry: Resource<'a>) {
+        let diagnostics = &mut self.diagnostics;
+        match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
+            Some("node") => self.nodes.extend(entry.node(diagnostics)),
+            Some("qemu") => {
+                let found = entry.guest(false, diagnostics);
+                self.take(found);
+            }
+            Some("lxc") => {
+                let found = entry.guest(true, diagnostics);
+                self.take(found);
+            }
+            Some("storage") => self.storages.extend(entry.storage(diagnostics)),
+            _ => {}
+        }
+    }
+
     fn take(&mut self, found: Option<(Guest<'a>, bool)>) {
         match found {
             Some((guest, false)) => self.guests.push(guest),
@@ -167,8 +187,8 @@ impl<'a> Resource<'a> {
         diagnostics.text(field, || format!("{what} of {}", self.shown())).map(|BorrowedText(text)| text.clone())
     }
 
-    fn number(&self, field: &Field<Number>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
-        diagnostics.number(field, || format!("{what} of {}", self.shown()))
+    fn number(&self, field: Lazy<'a, Number>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
+        diagnostics.number(&field.read(), || format!("{what} of {}", self.shown()))
     }
 
     fn node(self, diagnostics: &mut Diagnostics) -> Option<Node> {
@@ -176,21 +196,21 @@ impl<'a> Resource<'a> {
             diagnostics.add(|| format!("{} names no node: it is skipped", self.shown()));
             return None;
         };
-        let cpu = self.number(&self.cpu, "cpu", diagnostics);
+        let cpu = self.number(self.cpu, "cpu", diagnostics);
         let (mem, maxmem) =
-            (self.number(&self.mem, "mem", diagnostics), self.number(&self.maxmem, "maxmem", diagnostics));
+            (self.number(self.mem, "mem", diagnostics), self.number(self.maxmem, "maxmem", diagnostics));
         let (disk, maxdisk) =
-            (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
+            (self.number(self.disk, "disk", diagnostics), self.number(self.maxdisk, "maxdisk", diagnostics));
         let host = Host {
             cpu: Host::cpu(cpu),
-            memory: share(mem, maxmem, &format!("memory of {}", self.shown()), diagnostics),
-            root: share(disk, maxdisk, &format!("root file system of {}", self.shown()), diagnostics),
+            memory: share(mem, maxmem, || format!("memory of {}", self.shown()), diagnostics),
+            root: share(disk, maxdisk, || format!("root file system of {}", self.shown()), diagnostics),
         };
         Some(Node {
             status: self.text(&self.status, "status", diagnostics).unwrap_or_default().into_owned(),
             ha: self.text(&self.hastate, "hastate", diagnostics).map(Cow::into_owned),
             // A field that cannot be read is still a report.
-            speaks: [&self.mem, &self.cpu, &self.maxcpu].iter().any(|field| **field != Field::Absent),
+            speaks: [self.mem, self.cpu, self.maxcpu].iter().any(|field| field.read() != Field::Absent),
             host,
             name,
         })
@@ -208,7 +228,7 @@ impl<'a> Resource<'a> {
     /// Returns a guest, and whether it is a template.
     fn guest(self, container: bool, diagnostics: &mut Diagnostics) -> Option<(Guest<'a>, bool)> {
         let template = diagnostics.flag(&self.template, || format!("template of {}", self.shown())) == Some(true);
-        let id = self.number(&self.vmid, "vmid", diagnostics).or_else(|| {
+        let id = diagnostics.number(&self.vmid, || format!("vmid of {}", self.shown())).or_else(|| {
             let BorrowedText(id) = self.id.get()?;
             id.rsplit('/').next()?.parse().ok()
         });
@@ -218,8 +238,8 @@ impl<'a> Resource<'a> {
         };
         let root = container.then(|| {
             let (disk, maxdisk) =
-                (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
-            share(disk, maxdisk, &format!("root file system of {}", self.shown()), diagnostics)
+                (self.number(self.disk, "disk", diagnostics), self.number(self.maxdisk, "maxdisk", diagnostics));
+            share(disk, maxdisk, || format!("root file system of {}", self.shown()), diagnostics)
         });
         let guest = Guest {
             id: id as u64,
@@ -245,7 +265,7 @@ impl<'a> Resource<'a> {
         };
         let status = self.text(&self.status, "status", diagnostics);
         let (used, total) =
-            (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
+            (self.number(self.disk, "disk", diagnostics), self.number(self.maxdisk, "maxdisk", diagnostics));
         Some(Storage {
             name: name.into_owned(),
             node: node.into_owned(),
@@ -270,10 +290,7 @@ impl Guest<'_> {
     /// All names that match a guest in the settings.
     pub(crate) fn names(&self) -> Names {
         let mut names = Names::default();
-        names.add("", &self.id.to_string());
-        names.add_all("", self.name.as_deref());
-        names.add_all("tag:", self.tags());
-        names.add_all("pool:", self.pool.as_deref());
+        names.fill(self);
         names
     }
 
@@ -289,7 +306,8 @@ impl Guest<'_> {
 
     /// The name of the dependency: `guest/100`.
     pub(crate) fn dependency(&self) -> String {
-        format!("guest/{}", self.id)
+        // Thousands of guests have one: `format!` takes several times as long.
+        ["guest/", itoa::Buffer::new().format(self.id)].concat()
     }
 
     /// The name for a list in a message.
@@ -307,6 +325,16 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Replaces the names by those of another guest.
+    pub(crate) fn fill(&mut self, guest: &Guest<'_>) {
+        self.text.clear();
+        self.ends.clear();
+        self.add("", itoa::Buffer::new().format(guest.id));
+        self.add_all("", guest.name.as_deref());
+        self.add_all("tag:", guest.tags());
+        self.add_all("pool:", guest.pool.as_deref());
+    }
+
     fn add(&mut self, prefix: &str, name: &str) {
         self.text.push_str(prefix);
         self.text.push_str(name);
@@ -340,8 +368,8 @@ mod tests {
     fn a_guest_has_its_id_name_tags_and_pool_as_names() {
         let body = r#"[{"type": "qemu", "vmid": 100, "node": "a", "name": "web", "tags": "prod;;x, y", "pool": "p"},
                        {"type": "lxc", "id": "lxc/7", "node": "a"}]"#;
-        let entries = serde_json::from_str(body).unwrap();
-        let resources = Resources::new(entries, &mut Diagnostics::default());
+        let mut resources = Resources::default();
+        resources.extend(serde_json::from_str::<Vec<Resource<'_>>>(body).unwrap());
         let names = |guest: &Guest<'_>| guest.names().iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(names(&resources.guests[0]), ["100", "web", "tag:prod", "tag:x", "tag:y", "pool:p"]);
         assert_eq!(names(&resources.guests[1]), ["7"]);

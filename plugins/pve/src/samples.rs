@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::context::PollContext;
 use crate::resources::{Guest, Resource};
 use polliwog_sdk::Sample;
-use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Number, Text};
+use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Lazy, Number, Text};
 use proxmox::{Answer, seconds};
 use serde::Deserialize;
 
@@ -148,7 +148,8 @@ fn add(resource: &Resource<'_>, samples: &mut Vec<Sample>, zeros: Zeros) {
     if !guest && !matches!(kind, "node" | "storage") {
         return;
     }
-    let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
+    let number =
+        |field: Lazy<'_, Number>| field.read().get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
     let gauge = |(name, field)| Some(Sample::gauge(name, number(field)?).with_label("id", id));
     let counter = |(name, field)| Some(Sample::counter(name, number(field)?).with_label("id", id));
     samples.extend(gauges(resource).into_iter().filter_map(gauge));
@@ -172,28 +173,28 @@ fn add(resource: &Resource<'_>, samples: &mut Vec<Sample>, zeros: Zeros) {
     samples.extend(info(resource, kind, id));
 }
 
-fn gauges<'a>(resource: &'a Resource<'_>) -> [(&'static str, &'a Field<Number>); 11] {
+fn gauges<'a>(resource: &Resource<'a>) -> [(&'static str, Lazy<'a, Number>); 11] {
     [
-        ("pve_disk_size_bytes", &resource.maxdisk),
-        ("pve_disk_usage_bytes", &resource.disk),
-        ("pve_memory_size_bytes", &resource.maxmem),
-        ("pve_memory_usage_bytes", &resource.mem),
-        ("pve_network_transmit_bytes", &resource.netout),
-        ("pve_network_receive_bytes", &resource.netin),
-        ("pve_disk_write_bytes", &resource.diskwrite),
-        ("pve_disk_read_bytes", &resource.diskread),
-        ("pve_cpu_usage_ratio", &resource.cpu),
-        ("pve_cpu_usage_limit", &resource.maxcpu),
-        ("pve_uptime_seconds", &resource.uptime),
+        ("pve_disk_size_bytes", resource.maxdisk),
+        ("pve_disk_usage_bytes", resource.disk),
+        ("pve_memory_size_bytes", resource.maxmem),
+        ("pve_memory_usage_bytes", resource.mem),
+        ("pve_network_transmit_bytes", resource.netout),
+        ("pve_network_receive_bytes", resource.netin),
+        ("pve_disk_write_bytes", resource.diskwrite),
+        ("pve_disk_read_bytes", resource.diskread),
+        ("pve_cpu_usage_ratio", resource.cpu),
+        ("pve_cpu_usage_limit", resource.maxcpu),
+        ("pve_uptime_seconds", resource.uptime),
     ]
 }
 
-fn counters<'a>(resource: &'a Resource<'_>) -> [(&'static str, &'a Field<Number>); 4] {
+fn counters<'a>(resource: &Resource<'a>) -> [(&'static str, Lazy<'a, Number>); 4] {
     [
-        ("pve_network_transmit_bytes_total", &resource.netout),
-        ("pve_network_receive_bytes_total", &resource.netin),
-        ("pve_disk_written_bytes_total", &resource.diskwrite),
-        ("pve_disk_read_bytes_total", &resource.diskread),
+        ("pve_network_transmit_bytes_total", resource.netout),
+        ("pve_network_receive_bytes_total", resource.netin),
+        ("pve_disk_written_bytes_total", resource.diskwrite),
+        ("pve_disk_read_bytes_total", resource.diskread),
     ]
 }
 
