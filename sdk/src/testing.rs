@@ -420,10 +420,15 @@ pub(crate) fn has_secret(name: &str) -> bool {
     with_replay(|replay| replay.secrets.iter().any(|known| known == name))
 }
 
-/// The cache of all polls of this thread, independent of their targets. Values do not expire.
+/// The cache of all polls of this thread, independent of their targets. Values do not expire. The limit is the host's
+/// limit for one target.
 pub(crate) mod cache {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
+
+    const MAX_BYTES: usize = 1 << 20;
+    /// Counted for each entry in addition to its key and value.
+    const OVERHEAD: usize = 128;
 
     thread_local! {
         static VALUES: RefCell<BTreeMap<String, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
@@ -434,8 +439,16 @@ pub(crate) mod cache {
     }
 
     pub(crate) fn set(key: &str, value: &[u8], _ttl_ms: u32) -> Result<(), String> {
-        VALUES.with(|values| values.borrow_mut().insert(key.to_owned(), value.to_owned()));
-        Ok(())
+        VALUES.with(|values| {
+            let mut values = values.borrow_mut();
+            values.remove(key);
+            let size = |(key, value): (&String, &Vec<u8>)| key.len() + value.len() + OVERHEAD;
+            if values.iter().map(size).sum::<usize>() + key.len() + value.len() + OVERHEAD > MAX_BYTES {
+                return Err(format!("a target can store at most {MAX_BYTES} bytes"));
+            }
+            values.insert(key.to_owned(), value.to_owned());
+            Ok(())
+        })
     }
 
     pub(crate) fn remove(key: &str) {

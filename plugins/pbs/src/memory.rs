@@ -1,6 +1,6 @@
 //! The memory of a Backup Server from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
-use proxmox::{ExpiringMap, PluginMemory};
+use proxmox::{ExpiringMap, PluginMemory, Sections};
 use serde::{Deserialize, Serialize};
 
 /// The plugin's part of the memory.
@@ -21,8 +21,8 @@ impl PluginMemory for Memory {
         self.walks.purge(now);
     }
 
-    fn shed(&mut self) {
-        self.walks = ExpiringMap::default();
+    fn shed(&mut self, _: &mut Sections) -> bool {
+        self.walks.clear()
     }
 }
 

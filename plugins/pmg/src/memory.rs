@@ -1,6 +1,6 @@
 //! The memory of a Mail Gateway from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
-use proxmox::{Expiring, ExpiringMap, PluginMemory};
+use proxmox::{Expiring, ExpiringMap, PluginMemory, Sections};
 use serde::{Deserialize, Serialize};
 
 /// The plugin's part of the memory.
@@ -21,7 +21,7 @@ impl PluginMemory for Memory {
         self.cluster_hung.take_if(|hung| hung.get(now).is_none());
     }
 
-    fn shed(&mut self) {
-        self.fresh = ExpiringMap::default();
+    fn shed(&mut self, _: &mut Sections) -> bool {
+        self.fresh.clear()
     }
 }

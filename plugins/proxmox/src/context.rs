@@ -141,7 +141,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
 
     /// Returns the names of earlier dependencies with this prefix, which ends in `/`.
     pub fn reported_before(&self, prefix: &str) -> Vec<String> {
-        self.memory.inventory.names(prefix)
+        self.memory.inventory.names(prefix, &self.memory.sections)
     }
 
     /// Returns the content of a part, or reports why it could not be read.
@@ -218,7 +218,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         let Self { mut report, diagnostics, lost, until_checked, hysteresis, mut memory, .. } = self;
         diagnostics.into_report(&mut report);
         if !lost.is_empty() {
-            let mut unknown = memory.inventory.unknown(&lost);
+            let mut unknown = memory.inventory.unknown(&lost, &memory.sections);
             let names: BTreeSet<&str> = report.dependencies.iter().map(|found| found.name.as_str()).collect();
             unknown.retain(|lost| !names.contains(lost.name.as_str()));
             report.dependencies.extend(unknown);
@@ -226,7 +226,8 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         let in_sight = |name: &&String| !until_checked.contains(*name);
         memory.visibility = memory.visibility.after(lost.iter().map(|(name, _)| name).filter(in_sight));
         memory.crossed = hysteresis.into_crossed();
-        memory.inventory.update(&report);
+        let now = memory.now();
+        memory.inventory.update(&report, &mut memory.sections, now);
         let dropped = memory.save();
         if !dropped.is_empty() {
             let what = dropped.join(", ");

@@ -1,10 +1,7 @@
-//! Values in the memory of a target: with an expiry of their own, or parsed only where they are needed.
+//! Values in the memory of a target that are valid for a limited time.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 /// A value that is valid for a limited time.
@@ -67,6 +64,11 @@ impl<T> ExpiringMap<T> {
         self.0.retain(|_, value| value.get(now).is_some());
     }
 
+    /// Drops all values. Returns whether there were any.
+    pub fn clear(&mut self) -> bool {
+        !std::mem::take(&mut self.0).is_empty()
+    }
+
     /// Drops the values whose names are not wanted any more.
     pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| wanted(name));
@@ -85,40 +87,6 @@ impl<T: PartialEq> ExpiringMap<T> {
         if !stands {
             self.set(name, value, now, ttl);
         }
-    }
-}
-
-/// A part of the document that is parsed only where it is needed, because it may hold thousands of entries.
-#[derive(Clone, Debug)]
-pub struct Section<T>(Box<RawValue>, PhantomData<T>);
-
-impl<T: DeserializeOwned + Default> Section<T> {
-    /// Holds a value, which must serialize as a `T` does: a `T`, or one that borrows its texts.
-    pub fn of(value: &impl Serialize) -> Self {
-        serde_json::value::to_raw_value(value).map_or_else(|_| Self::default(), |text| Self(text, PhantomData))
-    }
-
-    /// Parses the value. Returns the default if it is damaged.
-    pub fn read(&self) -> T {
-        serde_json::from_str(self.0.get()).unwrap_or_default()
-    }
-}
-
-impl<T> Default for Section<T> {
-    fn default() -> Self {
-        Self(RawValue::NULL.to_owned(), PhantomData)
-    }
-}
-
-impl<T> Serialize for Section<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de, T> Deserialize<'de> for Section<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Box::deserialize(deserializer)?, PhantomData))
     }
 }
 
@@ -149,13 +117,5 @@ mod tests {
         let found =
             [(1, 0), (1, 29_999), (2, 29_999), (2, 40_000), (2, 60_000), (2, 10_000)].map(|(v, now)| renew(v, now));
         assert_eq!(found, [0, 0, 29_999, 29_999, 60_000, 10_000], "and after the clock was set back");
-    }
-
-    #[test]
-    fn a_damaged_section_reads_as_the_default() {
-        let section: Section<BTreeMap<String, u8>> = serde_json::from_str(r#"{"a":"text"}"#).unwrap();
-        assert!(section.read().is_empty());
-        let section = Section::<BTreeMap<String, u8>>::of(&BTreeMap::from([("a", 1)]));
-        assert_eq!(section.read()["a"], 1);
     }
 }

@@ -3,17 +3,33 @@
 //! The host calls a dependency removed if a report neither names nor keeps it. The inventory holds them by family,
 //! which is the first segment of a name: `guest`.
 
-use crate::expiring::Section;
+use crate::sections::Sections;
 use polliwog_sdk::{Dependency, Report, Status};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The dependencies of earlier reports.
+/// How often a section is written although it has not changed: the host removes those that are not used for long if it
+/// has no room. Milliseconds.
+const RENEWED: u64 = 60 * 60 * 1000;
+
+/// The families of earlier reports. Their dependencies are in sections.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Inventory {
-    families: BTreeMap<String, Section<Family<'static>>>,
+    families: BTreeMap<String, Written>,
+}
+
+/// What a family's section contains, and when it was written.
+#[derive(Debug, Deserialize, Serialize)]
+struct Written {
+    /// The sum of the hashes of the family's dependencies: independent of their order, which can change.
+    #[serde(rename = "d")]
+    digest: u64,
+    /// Milliseconds since 1970.
+    #[serde(rename = "w")]
+    at: u64,
 }
 
 /// Dependencies by name.
@@ -21,7 +37,7 @@ type Family<'a> = BTreeMap<Cow<'a, str>, Identity<'a>>;
 
 /// The identity of a dependency in addition to its name, without its state. There may be thousands, so the names are
 /// short.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Hash, Deserialize, Serialize)]
 struct Identity<'a> {
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     kind: Option<Cow<'a, str>>,
@@ -33,7 +49,7 @@ struct Identity<'a> {
 
 impl Inventory {
     /// Replaces the inventory with the dependencies that a report names or keeps.
-    pub(crate) fn update(&mut self, report: &Report) {
+    pub(crate) fn update(&mut self, report: &Report, sections: &mut Sections, now: u64) {
         let mut families: BTreeMap<&str, Vec<(Cow<'_, str>, Identity<'_>)>> = BTreeMap::new();
         for dependency in &report.dependencies {
             let members = families.entry(family(&dependency.name)).or_default();
@@ -43,18 +59,38 @@ impl Inventory {
         for name in &report.kept {
             kept.entry(family(name)).or_default().insert(name);
         }
-        self.families.retain(|family, _| families.contains_key(family.as_str()) || kept.contains_key(family.as_str()));
-        for (family, members) in families {
-            // Of two members of one name, the last one stays: that of the report.
-            let kept =
-                kept.get(family).map(|kept| self.family(family).into_iter().filter(|(name, _)| kept.contain(name)));
-            let members: Family<'_> = kept.into_iter().flatten().chain(members).collect();
-            self.families.insert(family.to_owned(), Section::of(&members));
+        let stays = |name: &str| families.contains_key(name) || kept.contains_key(name);
+        let gone: Vec<String> = self.families.keys().filter(|name| !stays(name)).cloned().collect();
+        for family in gone {
+            self.families.remove(&family);
+            sections.remove(&key(&family));
+        }
+        for (family, mut members) in families {
+            if let Some(kept) = kept.get(family) {
+                // Of two members of one name, the last one stays: that of the report.
+                let known = self.family(family, sections).into_iter().filter(|(name, _)| kept.contain(name));
+                members = known.chain(members).collect::<Family<'_>>().into_iter().collect();
+            }
+            let digest = digest(&members);
+            let stands = |known: &Written| known.digest == digest && (known.at..known.at + RENEWED).contains(&now);
+            if !self.families.get(family).is_some_and(stands) {
+                sections.set(key(family), &members.into_iter().collect::<Family<'_>>());
+                self.families.insert(family.to_owned(), Written { digest, at: now });
+            }
         }
     }
 
+    /// Forgets all dependencies. Returns whether there were any.
+    pub(crate) fn clear(&mut self, sections: &mut Sections) -> bool {
+        let families = std::mem::take(&mut self.families);
+        families.keys().for_each(|family| {
+            sections.remove(&key(family));
+        });
+        !families.is_empty()
+    }
+
     /// Earlier dependencies of these names, or of these prefixes that end in `/`, as unknown for the given reasons.
-    pub(crate) fn unknown(&self, lost: &[(String, String)]) -> Vec<Dependency> {
+    pub(crate) fn unknown(&self, lost: &[(String, String)], sections: &Sections) -> Vec<Dependency> {
         let families: BTreeSet<&str> = lost.iter().map(|(member, _)| family(member)).collect();
         let by_name: BTreeMap<&str, &str> = lost.iter().map(|(member, why)| (member.as_str(), why.as_str())).collect();
         let prefixes: Vec<&(String, String)> = lost.iter().filter(|(member, _)| member.ends_with('/')).collect();
@@ -64,16 +100,20 @@ impl Inventory {
             let why = by_name.get(&*name).copied().or_else(by_prefix)?.to_owned();
             Some(identity.unknown(name.into_owned(), why))
         };
-        families.into_iter().flat_map(|family| self.family(family)).filter_map(of).collect()
+        families.into_iter().flat_map(|family| self.family(family, sections)).filter_map(of).collect()
     }
 
     /// The names of earlier dependencies with a prefix that ends in `/`.
-    pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
-        self.family(family(prefix)).into_keys().filter(|name| name.starts_with(prefix)).map(Cow::into_owned).collect()
+    pub(crate) fn names(&self, prefix: &str, sections: &Sections) -> Vec<String> {
+        self.family(family(prefix), sections)
+            .into_keys()
+            .filter(|name| name.starts_with(prefix))
+            .map(Cow::into_owned)
+            .collect()
     }
 
-    fn family(&self, family: &str) -> Family<'static> {
-        self.families.get(family).map(Section::read).unwrap_or_default()
+    fn family(&self, family: &str, sections: &Sections) -> Family<'static> {
+        if self.families.contains_key(family) { sections.get(&key(family)) } else { Family::default() }
     }
 }
 
@@ -103,6 +143,19 @@ fn family(name: &str) -> &str {
     name.split('/').next().unwrap_or_default()
 }
 
+/// Returns the key of a family's section.
+fn key(family: &str) -> String {
+    format!("inventory/{family}")
+}
+
+fn digest(members: &[(Cow<'_, str>, Identity<'_>)]) -> u64 {
+    members.iter().fold(0, |sum: u64, member| {
+        let mut hasher = DefaultHasher::new();
+        member.hash(&mut hasher);
+        sum.wrapping_add(hasher.finish())
+    })
+}
+
 impl<'a> Identity<'a> {
     fn of(dependency: &'a Dependency) -> Self {
         let text = |text: &'a Option<String>| text.as_deref().map(Cow::Borrowed);
@@ -128,20 +181,41 @@ mod tests {
 
     #[test]
     fn kept_dependencies_stay_in_the_inventory() {
-        let mut inventory = Inventory::default();
-        inventory.update(&report(&["guest/1", "guest/2", "guest/3", "node/a", "ha"], &[]));
-        inventory.update(&report(&["guest/1", "api"], &["guest/2", "node/"]));
-        assert_eq!(inventory.names("guest/"), ["guest/1", "guest/2"]);
-        assert_eq!(inventory.names("node/"), ["node/a"]);
-        assert!(inventory.names("ha").is_empty(), "the last report neither names nor keeps it");
+        let (mut inventory, mut sections) = (Inventory::default(), Sections::default());
+        inventory.update(&report(&["guest/1", "guest/2", "guest/3", "node/a", "ha"], &[]), &mut sections, 0);
+        inventory.update(&report(&["guest/1", "api"], &["guest/2", "node/"]), &mut sections, 1);
+        let names = |prefix: &str| inventory.names(prefix, &sections);
+        assert_eq!(names("guest/"), ["guest/1", "guest/2"]);
+        assert_eq!(names("node/"), ["node/a"]);
+        assert!(names("ha").is_empty(), "the last report neither names nor keeps it");
+    }
+
+    #[test]
+    fn a_section_is_written_when_it_changes_and_once_an_hour() {
+        let (mut inventory, mut sections) = (Inventory::default(), Sections::default());
+        let mut update = |names: &[&str], kept: &[&str], now: u64| {
+            inventory.update(&report(names, kept), &mut sections, now);
+            inventory.families["guest"].at == now
+        };
+        for (names, kept, now, written) in [
+            (&["guest/1", "guest/2"][..], &[][..], 1, true),
+            (&["guest/2", "guest/1"], &[], 2, false),
+            (&["guest/1"], &["guest/2"], 3, false),
+            (&["guest/1"], &[], 4, true),
+            (&["guest/1"], &[], 3 + RENEWED, false),
+            (&["guest/1"], &[], 4 + RENEWED, true),
+            (&["guest/1"], &[], 2, true),
+        ] {
+            assert_eq!(update(names, kept, now), written, "{names:?} at {now}");
+        }
     }
 
     #[test]
     fn lost_dependencies_are_unknown_with_their_titles() {
-        let mut inventory = Inventory::default();
-        inventory.update(&report(&["guest/1", "guest/2", "guesthouse/1", "node/a"], &[]));
+        let (mut inventory, mut sections) = (Inventory::default(), Sections::default());
+        inventory.update(&report(&["guest/1", "guest/2", "guesthouse/1", "node/a"], &[]), &mut sections, 0);
         let lost = [("guest/".to_owned(), "hidden".to_owned()), ("guest/2".to_owned(), "offline".to_owned())];
-        let unknown = inventory.unknown(&lost);
+        let unknown = inventory.unknown(&lost, &sections);
         let found: Vec<_> = unknown
             .iter()
             .map(|found| (found.name.as_str(), found.title.as_deref(), found.error_message.as_deref()))

@@ -1,17 +1,19 @@
 //! The memory of a target: what one poll remembers for the next, as one document in the target's cache.
 //!
 //! [`Memory::load`] reads the document once, at the start of a poll. [`Memory::save`] writes it once, at the end, if it
-//! changed. A value that is valid for a limited time carries its own expiry, see [`crate::Expiring`]. All times are
-//! times of polls, in milliseconds since 1970.
+//! changed. What may be large and is rarely needed has its own entry, see [`Sections`]. A value that is valid for a
+//! limited time carries its own expiry, see [`crate::Expiring`]. All times are times of polls, in milliseconds since
+//! 1970.
 //!
-//! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a document
-//! that is too large loses its least important sections.
+//! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a memory that
+//! is too large loses its least important parts.
 
 use crate::expiring::ExpiringMap;
 use crate::hysteresis::Crossed;
 use crate::inventory::Inventory;
 use crate::origins::SilentOrigin;
 use crate::schedule::Schedule;
+use crate::sections::Sections;
 use crate::visibility::Visibility;
 use polliwog_sdk::{Target, cache};
 use serde::de::DeserializeOwned;
@@ -23,8 +25,6 @@ use std::time::Duration;
 pub const LONG: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 /// A document that does not change is written again after this time, before it expires. Milliseconds.
 const RENEWED: u64 = 24 * 60 * 60 * 1000;
-/// The largest document, in bytes. The host keeps 1 MiB for each target, with the key and an overhead.
-const LARGEST: usize = 1_000_000;
 const KEY: &str = "memory";
 
 /// The part of the memory that belongs to one plugin.
@@ -35,8 +35,8 @@ pub trait PluginMemory: Default + Serialize + DeserializeOwned {
     /// Drops expired values.
     fn purge(&mut self, now: u64);
 
-    /// Drops the values that need the most room and matter least.
-    fn shed(&mut self);
+    /// Drops the values and sections that need the most room and matter least. Returns whether there were any.
+    fn shed(&mut self, sections: &mut Sections) -> bool;
 }
 
 /// A plugin that remembers nothing in addition.
@@ -45,11 +45,14 @@ impl PluginMemory for () {
 
     fn purge(&mut self, _: u64) {}
 
-    fn shed(&mut self) {}
+    fn shed(&mut self, _: &mut Sections) -> bool {
+        false
+    }
 }
 
-/// A part that is dropped from a document that is too large, and the function that drops it.
-type Step<P> = (&'static str, fn(&mut Memory<P>));
+/// A part that is dropped from a memory that is too large, and the function that drops it, which returns whether there
+/// was such a part.
+type Step<P> = (&'static str, fn(&mut Memory<P>) -> bool);
 
 /// The document. `P` is the plugin's own part.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -75,6 +78,9 @@ pub struct Memory<P> {
     pub(crate) inventory: Inventory,
     /// The plugin's own part.
     pub plugin: P,
+    /// The parts of the memory outside the document.
+    #[serde(skip)]
+    pub sections: Sections,
     /// The document as it was read.
     #[serde(skip)]
     stored: Vec<u8>,
@@ -98,7 +104,7 @@ impl<P: PluginMemory> Memory<P> {
         Self { settings, stored, now: target.now, ..memory }
     }
 
-    /// Writes the document if it changed. Returns what had to be dropped because the document was too large.
+    /// Writes the document and the sections if they changed. Returns what had to be dropped because the memory was full.
     pub fn save(mut self) -> Vec<&'static str> {
         self.silent.purge(self.now);
         self.read.purge(self.now);
@@ -106,14 +112,37 @@ impl<P: PluginMemory> Memory<P> {
         self.crossed.purge(self.now);
         self.schedule.purge(self.now);
         self.plugin.purge(self.now);
-        let (document, dropped) = self.fit();
-        let fresh = (self.written..self.written + RENEWED).contains(&self.now);
-        if document != self.stored || !fresh {
-            self.written = self.now;
-            // The host may refuse it. Then the next poll starts without a memory.
-            let _ = cache::set(KEY, &self.bytes(), LONG);
+        // The least important part comes first. Without samples, graphs have gaps. Without names, titles are missing.
+        // Without the inventory, dependencies that cannot be checked are reported as removed. Without the schedule,
+        // everything is checked at each poll.
+        let steps: [Step<P>; 4] = [
+            ("samples between two checks", |memory| memory.schedule.drop_samples()),
+            (P::SHED, |memory| memory.plugin.shed(&mut memory.sections)),
+            ("the names of all dependencies", |memory| memory.inventory.clear(&mut memory.sections)),
+            ("when each part was checked", |memory| memory.schedule.drop_checks()),
+        ];
+        let (mut steps, mut dropped) = (steps.into_iter(), Vec::new());
+        while !self.write() {
+            cache::remove(KEY);
+            self.stored.clear();
+            // If nothing is left to drop, the next poll starts without a memory.
+            let Some((what, _)) = steps.find(|(_, drop)| drop(&mut self)) else { break };
+            dropped.push(what);
         }
         dropped
+    }
+
+    /// Returns `false` if the host refuses the document or a section, because the memory is full.
+    fn write(&mut self) -> bool {
+        if !self.sections.write() {
+            return false;
+        }
+        let fresh = (self.written..self.written + RENEWED).contains(&self.now);
+        if fresh && self.bytes() == self.stored {
+            return true;
+        }
+        self.written = self.now;
+        cache::set(KEY, &self.bytes(), LONG).is_ok()
     }
 
     /// Whether the last check of a part has expired.
@@ -124,33 +153,6 @@ impl<P: PluginMemory> Memory<P> {
     /// The time of this poll.
     pub fn now(&self) -> u64 {
         self.now
-    }
-
-    /// The document, without its least important sections if it is too large, and what was dropped.
-    fn fit(&mut self) -> (Vec<u8>, Vec<&'static str>) {
-        // The least important section comes first. Without samples, graphs have gaps. Without names, titles are
-        // missing. Without the inventory, dependencies that cannot be checked are reported as removed. Without the
-        // schedule, everything is checked at each poll.
-        let steps: [Step<P>; 4] = [
-            ("samples between two checks", |memory| memory.schedule.drop_samples()),
-            (P::SHED, |memory| memory.plugin.shed()),
-            ("the names of all dependencies", |memory| memory.inventory = Inventory::default()),
-            ("when each part was checked", |memory| memory.schedule = Schedule::default()),
-        ];
-        let mut dropped = Vec::new();
-        let mut document = self.bytes();
-        for (what, drop) in steps {
-            if document.len() <= LARGEST {
-                break;
-            }
-            drop(self);
-            let smaller = self.bytes();
-            if smaller.len() < document.len() {
-                dropped.push(what);
-            }
-            document = smaller;
-        }
-        (document, dropped)
     }
 
     fn bytes(&self) -> Vec<u8> {

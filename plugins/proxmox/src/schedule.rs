@@ -3,7 +3,7 @@
 //! A check is valid for a period. At the polls in between, its diagnostics and its samples are reported again. A part
 //! that becomes readable again is checked immediately, and so is everything when the target's settings change.
 
-use crate::expiring::{Expiring, Section};
+use crate::expiring::Expiring;
 use polliwog_sdk::{Label, Sample, SampleKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ pub(crate) struct Check {
     /// Diagnostics: fields that could not be read.
     #[serde(rename = "d", default, skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<String>,
-    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
-    samples: Option<Section<Vec<StoredSample>>>,
+    #[serde(rename = "s", default, skip_serializing_if = "Vec::is_empty")]
+    samples: Vec<StoredSample>,
 }
 
 /// A sample in short form: a cluster may have thousands.
@@ -50,23 +50,23 @@ impl From<&Sample> for StoredSample {
     }
 }
 
-impl From<StoredSample> for Sample {
-    fn from(stored: StoredSample) -> Self {
+impl From<&StoredSample> for Sample {
+    fn from(stored: &StoredSample) -> Self {
         let kind = if stored.is_counter { SampleKind::Counter } else { SampleKind::Gauge };
-        let labels = stored.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
-        Self { name: stored.name, kind, labels, value: stored.value }
+        let label = |(name, value): &(String, String)| Label { name: name.clone(), value: value.clone() };
+        let labels = stored.labels.iter().map(label).collect();
+        Self { name: stored.name.clone(), kind, labels, value: stored.value }
     }
 }
 
 impl Check {
     pub(crate) fn new(diagnostics: Vec<String>, samples: &[Sample]) -> Self {
-        let stored = || Section::of(&samples.iter().map(StoredSample::from).collect::<Vec<_>>());
-        Self { diagnostics, samples: (!samples.is_empty()).then(stored) }
+        Self { diagnostics, samples: samples.iter().map(StoredSample::from).collect() }
     }
 
     /// The samples of the check.
-    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> + use<> {
-        self.samples.as_ref().map(Section::read).unwrap_or_default().into_iter().map(Sample::from)
+    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.samples.iter().map(Sample::from)
     }
 }
 
@@ -86,9 +86,15 @@ impl Schedule {
         self.checks.retain(|_, check| check.get(now).is_some());
     }
 
-    /// Drops all samples: they are missing until the next check.
-    pub(crate) fn drop_samples(&mut self) {
-        self.checks.values_mut().for_each(|check| check.value_mut().samples = None);
+    /// Drops all samples, which are then missing until the next check. Returns whether there were any.
+    pub(crate) fn drop_samples(&mut self) -> bool {
+        let samples = self.checks.values_mut().map(|check| std::mem::take(&mut check.value_mut().samples));
+        samples.filter(|dropped| !dropped.is_empty()).count() > 0
+    }
+
+    /// Drops all checks: everything is due. Returns whether there were any.
+    pub(crate) fn drop_checks(&mut self) -> bool {
+        !std::mem::take(&mut self.checks).is_empty()
     }
 }
 

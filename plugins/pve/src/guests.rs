@@ -6,28 +6,27 @@
 use crate::cluster_view::ClusterView;
 use crate::context::PollContext;
 use crate::ha::Service;
-use crate::memory::{GuestNames, Names, Stopped};
+use crate::memory::{GuestNames, NAMES, Names, Stopped};
 use crate::nodes::{State, parent};
 use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Evaluation, Section, Unseen, evaluated, moment};
+use proxmox::{Evaluation, Unseen, evaluated, moment};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A lock of this age is stale: its task ended without removing it, for example when its node failed. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
 
-/// The names of guests are remembered for when their node is offline and the cluster lists only IDs; and how often they
-/// are remembered again.
-const NAMES: &str = "names";
+/// How often the names of guests are remembered, for when their node is offline and the cluster lists only IDs.
 const NAMED: Duration = Duration::from_secs(5 * 60);
 
 /// Guests that are expected to run, at one poll.
 #[derive(Default)]
 struct Before {
-    watched: BTreeSet<u64>,
+    /// In ascending order.
+    watched: Vec<u64>,
     stopped: BTreeMap<u64, Stopped>,
 }
 
@@ -62,7 +61,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         }
         if invisible || guest.status == "unknown" && state != State::Offline {
             // The guest is not visible for a moment. On an offline node anything may happen to it.
-            now.watched.extend(before.watched.get(&guest.id));
+            now.watched.extend(before.has_watched(guest.id).then_some(guest.id));
         }
         if invisible {
             context.report.keep(guest.dependency());
@@ -75,7 +74,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         } else {
             let (verdict, down) = before.expected_to_run(guest, by_ha, context, view);
             if guest.status != "unknown" {
-                now.watched.insert(guest.id);
+                now.watched.push(guest.id);
             }
             now.stopped.extend(down.map(|down| (guest.id, down)));
             verdict
@@ -87,11 +86,16 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
     absent(context, resources, unseen, nameless);
+    now.watched.sort_unstable();
     context.memory.plugin.watched = now.watched;
     context.memory.plugin.stopped = now.stopped;
 }
 
 impl Before {
+    fn has_watched(&self, id: u64) -> bool {
+        self.watched.binary_search(&id).is_ok()
+    }
+
     /// Evaluates a guest that is expected to run. Returns what is remembered until it runs.
     fn expected_to_run(
         &self,
@@ -110,7 +114,7 @@ impl Before {
             (Some(verdict), None) => (verdict, known),
             (verdict, _) => {
                 let now = context.seconds();
-                let ran_before = self.watched.contains(&guest.id);
+                let ran_before = self.has_watched(guest.id);
                 let new = || if ran_before { Stopped::after_running(now) } else { Stopped::at_first_check(now) };
                 let stopped = known.unwrap_or_else(new).at(now, guest.lock.as_deref());
                 let stopped = stopped.explained(guest, context, view);
@@ -160,7 +164,7 @@ pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources
     if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
         return;
     }
-    let mut names: Names = context.memory.plugin.names.read();
+    let mut names: Names = context.memory.sections.get(NAMES);
     let (templates, mut guests): (Vec<Guest<'_>>, Vec<Guest<'_>>) =
         resources.guests.drain(..).partition(|guest| guest.name.is_none() && names.templates.contains(&guest.id));
     resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node.into_owned())));
@@ -182,7 +186,7 @@ pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources
         };
         names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
         names.templates = resources.templates.keys().copied().collect();
-        context.memory.plugin.names = Section::of(&names);
+        context.memory.sections.set(NAMES, &names);
         context.checked(NAMES, NAMED);
     }
 }

@@ -1,20 +1,21 @@
 //! The memory of a cluster from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
-use proxmox::{Expiring, ExpiringMap, PluginMemory, Section};
+use proxmox::{Expiring, ExpiringMap, PluginMemory, Sections};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The section with the names of guests, for when their node is offline: [`Names`].
+pub(crate) const NAMES: &str = "names";
 
 /// The plugin's part of the memory.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Memory {
     /// IDs of guests that were expected to run at the previous poll, and whose state was known. For a guest that is
-    /// newly expected it is not known whether it was running.
-    pub watched: BTreeSet<u64>,
+    /// newly expected it is not known whether it was running. In ascending order.
+    pub watched: Vec<u64>,
     /// Guests of those that did not run, by ID.
     pub stopped: BTreeMap<u64, Stopped>,
-    /// Names of guests, for when their node is offline.
-    pub names: Section<Names>,
     /// Online nodes that report nothing about themselves, and since when, in seconds since 1970.
     pub silent: ExpiringMap<f64>,
     /// Nodes that did not answer in time and are not requested for a while, and why.
@@ -41,9 +42,9 @@ impl PluginMemory for Memory {
         self.onboot.take_if(|onboot| onboot.get(now).is_none());
     }
 
-    fn shed(&mut self) {
-        self.names = Section::default();
-        self.onboot = None;
+    fn shed(&mut self, sections: &mut Sections) -> bool {
+        let (names, onboot) = (sections.remove(NAMES), self.onboot.take().is_some());
+        names || onboot
     }
 }
 
@@ -110,7 +111,7 @@ mod tests {
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
         let stopped = Stopped { since: 1.5, lock: None, held: 1.5, by: None, not_before: 0.0, asked: false };
         let mut memory = Memory {
-            watched: BTreeSet::from([100]),
+            watched: vec![100],
             stopped: BTreeMap::from([(100, stopped.clone())]),
             ceph_path: Some(Expiring::new("/nodes/pve2/ceph/status".to_owned(), 0, hour)),
             onboot: Some(Expiring::new(BTreeMap::new(), 0, minute)),
@@ -127,10 +128,11 @@ mod tests {
 
     #[test]
     fn names_are_dropped_first() {
-        let names = Names { guests: BTreeMap::from([(100, GuestNames::default())]), ..Names::default() };
-        let mut memory = Memory { watched: BTreeSet::from([100]), names: Section::of(&names), ..Memory::default() };
-        memory.shed();
-        assert!(memory.names.read().guests.is_empty());
-        assert!(memory.watched.contains(&100));
+        let mut sections = Sections::default();
+        sections.set(NAMES, &Names { guests: BTreeMap::from([(100, GuestNames::default())]), ..Names::default() });
+        let mut memory = Memory { watched: vec![100], ..Memory::default() };
+        assert!(memory.shed(&mut sections) && !memory.shed(&mut sections));
+        assert!(sections.get::<Names>(NAMES).guests.is_empty());
+        assert_eq!(memory.watched, [100]);
     }
 }

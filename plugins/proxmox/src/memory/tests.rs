@@ -15,8 +15,8 @@ impl PluginMemory for Names {
 
     fn purge(&mut self, _: u64) {}
 
-    fn shed(&mut self) {
-        self.names.clear();
+    fn shed(&mut self, _: &mut Sections) -> bool {
+        !std::mem::take(&mut self.names).is_empty()
     }
 }
 
@@ -117,34 +117,33 @@ fn a_damaged_or_older_document_reads_as_empty() {
 }
 
 #[test]
-fn a_document_that_is_too_large_loses_what_matters_least() {
+fn a_memory_that_is_too_large_loses_what_matters_least() {
     let samples = |bytes: usize| vec![Sample::gauge("x".repeat(80), 1.0); bytes / 100];
     let steps = ["samples between two checks", Names::SHED, "the names of all dependencies"];
-    // Bytes of samples, of the plugin's names and of the inventory, and how many sections are dropped.
+    // Bytes of samples, of the plugin's names and of the inventory, and how many parts are dropped.
     for (sampled, named, listed, expected) in [
         (300_000, 300_000, 300_000, 0),
         (900_000, 300_000, 300_000, 1),
         (300_000, 900_000, 200_000, 2),
         (300_000, 300_000, 2_000_000, 3),
     ] {
-        cache::remove(KEY);
+        ["memory", "inventory/guest"].into_iter().for_each(cache::remove);
         let mut memory = Memory::load(&target("{}", 1_000));
         memory.schedule.set("backup", Check::new(vec!["odd".to_owned()], &samples(sampled)), 1_000, HOUR);
         memory.plugin.names = names(named);
-        memory.inventory.update(&report(&names(listed)));
+        memory.inventory.update(&report(&names(listed)), &mut memory.sections, 1_000);
         assert_eq!(memory.save(), steps[..expected], "{sampled} {named} {listed}");
-        assert!(cache::get(KEY).unwrap().len() <= LARGEST);
         let memory = Memory::load(&target("{}", 2_000));
         let check = memory.schedule.valid("backup", 2_000).expect("the check itself is remembered");
         assert_eq!(check.diagnostics, ["odd"]);
         let left = [check.samples().next().is_none(), memory.plugin.names.is_empty()];
         assert_eq!(left, [expected >= 1, expected >= 2]);
-        assert_eq!(memory.inventory.names("guest/").is_empty(), expected >= 3);
+        assert_eq!(memory.inventory.names("guest/", &memory.sections).is_empty(), expected >= 3);
     }
 }
 
 #[test]
-fn sections_that_are_empty_are_not_reported_as_dropped() {
+fn parts_that_are_empty_are_not_reported_as_dropped() {
     let mut memory = Memory::load(&target("{}", 1_000));
     memory.plugin.names = names(1_200_000);
     assert_eq!(memory.save(), [Names::SHED]);
