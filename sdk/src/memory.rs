@@ -21,6 +21,8 @@ use talc::wasm::WasmBinning;
 const ORDERED: usize = 64 << 10;
 /// Size of the first area of the general allocator.
 const FIRST: usize = 64 << 10;
+/// How many times the needed memory is added.
+const ROOM: usize = 4;
 /// Size of a page of WebAssembly.
 const PAGE: usize = 64 << 10;
 /// Upper bound of the bytes that the allocator adds to an allocation.
@@ -101,7 +103,8 @@ unsafe impl GlobalAlloc for Allocator {
 #[derive(Debug)]
 struct Memory {
     is_started: bool,
-    /// Pages added so far. Each step adds at least a quarter of them, so that a large body does not grow page by page.
+    /// Pages added so far. Each step adds at least a quarter of them, and several times what is needed, so that a long
+    /// list grows in place: its copies would touch new pages, which cost more than pages that are never used.
     grown: usize,
 }
 
@@ -110,7 +113,7 @@ unsafe impl Source for Memory {
     fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
         let (start, size) = if talc.source.is_started {
             let needed = (layout.size() + layout.align() + OVERHEAD).div_ceil(PAGE);
-            let (pages, end) = grow(needed.max(talc.source.grown / 4), needed).ok_or(())?;
+            let (pages, end) = grow((needed * ROOM).max(talc.source.grown / 4), needed).ok_or(())?;
             talc.source.grown += pages;
             ((end * PAGE) as *mut u8, pages * PAGE)
         } else {
