@@ -33,6 +33,7 @@ use turns::{TURN, Turns};
 /// The number of first bytes by which a value is found. Fewer bytes would mask unrelated text and could be guessed.
 /// More bytes would reveal more of a truncated value.
 const BLOCK: usize = 8;
+const _: () = assert!(BLOCK >= filter::SHORTEST);
 /// Minimum length of a part of a secret that is masked separately. A shorter part would mask much unrelated text.
 pub(crate) const SHORTEST: usize = BLOCK;
 /// Maximum number of escape layers that are decoded.
@@ -269,10 +270,6 @@ impl Masker {
 
     /// Searches one view of a text.
     async fn find(&self, view: &View<'_>, text: Text<'_>, turns: &mut Turns) -> Found {
-        if !self.contains_pattern(&view.bytes) {
-            turns.after(view.bytes.len()).await;
-            return Found::default();
-        }
         // A pattern may overlap itself. One region is enough.
         let mut search = Search { found: Found::default(), ends: vec![0; self.needles.len()] };
         for start in (0..view.bytes.len()).step_by(TURN) {
@@ -307,6 +304,9 @@ impl Masker {
         let Some(automaton) = &self.automaton else { return };
         let text = &view.bytes[..];
         let window = start..text.len().min(start + TURN + LONGEST_PATTERN);
+        if !self.contains_pattern(&text[window.clone()]) {
+            return;
+        }
         for hit in automaton.find_overlapping_iter(Input::new(text).range(window)) {
             let number = hit.pattern().as_usize();
             if hit.start() < ends[number] || hit.start() >= start + TURN {

@@ -97,6 +97,8 @@ impl ResourceLimiter for Limiter {
         let fits = grown <= self.memory_limit && maximum.is_none_or(|maximum| desired <= maximum);
         if fits {
             self.memory = grown;
+            // An allocator that wanted more than it needed has what it needs.
+            self.denied = self.denied.filter(|denied| *denied != Denied::Memory);
         } else if grown > self.memory_limit {
             self.denied = Some(Denied::Memory);
         }
@@ -138,6 +140,10 @@ mod tests {
         assert!(limiter.memory_growing(0, 40, None).unwrap());
         assert!(!limiter.memory_growing(40, 41, None).unwrap());
         assert_eq!((limiter.memory(), limiter.denied), (100, Some(Denied::Memory)));
+        let mut limiter = Limiter::new(100);
+        assert!(!limiter.memory_growing(0, 101, None).unwrap());
+        assert!(limiter.memory_growing(0, 50, None).unwrap());
+        assert_eq!(limiter.denied, None, "a smaller growth followed");
         let mut limiter = Limiter::new(100);
         assert!(!limiter.memory_growing(0, 60, Some(50)).unwrap());
         assert_eq!(limiter.denied, None, "the guest's own maximum is not a limit of the host");

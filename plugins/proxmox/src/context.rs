@@ -2,7 +2,8 @@
 //!
 //! A part of the report that cannot be read keeps its last state for two minutes. Then it is unknown.
 
-use crate::memory::{LONG, Memory, PluginMemory};
+use crate::expiring::LONG;
+use crate::memory::{Memory, PluginMemory};
 use crate::schedule::{Check, Due, belongs};
 use crate::{Answer, Api, Connected, Diagnostics, Error, Hysteresis, Verdict, list};
 use polliwog_sdk::{Dependency, PollError, Report, Status, Target};

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Longer than any fault lasts. The host keeps a value for 49 days at most.
+pub const LONG: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
 /// A value that is valid for a limited time.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Expiring<T> {

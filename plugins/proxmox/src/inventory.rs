@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How often a section is written although it has not changed: the host removes those that are not used for long if it
-/// has no room. Milliseconds.
-const RENEWED: u64 = 60 * 60 * 1000;
+/// How often a section is written although it has not changed: the host removes those that were not used for longest if
+/// it has no room. Milliseconds.
+const RENEWED: u64 = 5 * 60 * 1000;
 
 /// The families of earlier reports. Their dependencies are in sections.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -21,7 +21,7 @@ pub(crate) struct Inventory {
     families: BTreeMap<String, Written>,
 }
 
-/// What a family's section contains, and when it was written.
+/// The content of a family's section in short, and when it was written.
 #[derive(Debug, Deserialize, Serialize)]
 struct Written {
     /// The sum of the hashes of the family's dependencies: independent of their order, which can change.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_written_when_it_changes_and_once_an_hour() {
+    fn a_section_is_written_when_it_changes_and_every_five_minutes() {
         let (mut inventory, mut sections) = (Inventory::default(), Sections::default());
         let mut update = |names: &[&str], kept: &[&str], now: u64| {
             inventory.update(&report(names, kept), &mut sections, now);

@@ -8,7 +8,7 @@
 //! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a memory that
 //! is too large loses its least important parts.
 
-use crate::expiring::ExpiringMap;
+use crate::expiring::{ExpiringMap, LONG};
 use crate::hysteresis::Crossed;
 use crate::inventory::Inventory;
 use crate::origins::SilentOrigin;
@@ -19,10 +19,7 @@ use polliwog_sdk::{Target, cache};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 
-/// Longer than any fault lasts. The host keeps a value for 49 days at most.
-pub const LONG: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 /// A document that does not change is written again after this time, before it expires. Milliseconds.
 const RENEWED: u64 = 24 * 60 * 60 * 1000;
 const KEY: &str = "memory";
@@ -122,9 +119,13 @@ impl<P: PluginMemory> Memory<P> {
             ("when each part was checked", |memory| memory.schedule.drop_checks()),
         ];
         let (mut steps, mut dropped) = (steps.into_iter(), Vec::new());
+        if self.write() {
+            return dropped;
+        }
+        // The old document may take the room of a new section.
+        cache::remove(KEY);
+        self.stored.clear();
         while !self.write() {
-            cache::remove(KEY);
-            self.stored.clear();
             // If nothing is left to drop, the next poll starts without a memory.
             let Some((what, _)) = steps.find(|(_, drop)| drop(&mut self)) else { break };
             dropped.push(what);

@@ -1,7 +1,7 @@
 //! Parts of the memory that may hold thousands of entries. Each has its own entry in the target's cache, which is read
 //! only where it is needed, and written only if it changes.
 
-use crate::memory::LONG;
+use crate::expiring::LONG;
 use polliwog_sdk::cache;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,15 +1,15 @@
 //! A quick test for texts that contain no pattern, which almost all answers are.
 //!
-//! The automaton looks at each byte. This filter looks at four bytes in every five: a text that contains a pattern of at
-//! least eight bytes contains four of its bytes at one of these places. They are compared with those of all patterns by a
+//! The automaton reads each byte. This filter reads four bytes in every five: a text that contains a pattern of at least
+//! eight bytes contains four of its bytes at one of these places. They are compared with those of all patterns by a
 //! Bloom filter with two bits for each entry.
 
-use super::BLOCK;
-
+/// Minimum length of a pattern.
+pub(super) const SHORTEST: usize = 8;
 /// Number of bytes that are compared at once.
 const GRAM: usize = 4;
-/// Distance of the places. Each pattern has at least [`BLOCK`] bytes, so it covers one place wholly.
-const STEP: usize = BLOCK - GRAM + 1;
+/// Distance of the places. Each pattern is long enough to cover one of them wholly.
+const STEP: usize = SHORTEST - GRAM + 1;
 /// Bits of the filter for each entry. With 32, one place in 300 is found although no pattern is there: (2/32)².
 const BITS: usize = 32;
 
@@ -69,7 +69,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_occurrence_has_a_place(
-            patterns in prop::collection::vec(prop::collection::vec(any::<u8>(), BLOCK..20), 1..40),
+            patterns in prop::collection::vec(prop::collection::vec(any::<u8>(), SHORTEST..20), 1..40),
             which in any::<prop::sample::Index>(),
             before in prop::collection::vec(any::<u8>(), 0..40),
             behind in prop::collection::vec(any::<u8>(), 0..40),

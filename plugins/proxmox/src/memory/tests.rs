@@ -1,6 +1,7 @@
 use super::*;
 use crate::schedule::Check;
 use polliwog_sdk::{Dependency, Report, Sample, testing};
+use std::time::Duration;
 
 type Memory = super::Memory<Names>;
 
@@ -147,4 +148,17 @@ fn parts_that_are_empty_are_not_reported_as_dropped() {
     let mut memory = Memory::load(&target("{}", 1_000));
     memory.plugin.names = names(1_200_000);
     assert_eq!(memory.save(), [Names::SHED]);
+}
+
+#[test]
+fn the_old_document_makes_room_for_new_sections() {
+    let mut memory = Memory::load(&target("{}", 0));
+    let samples = vec![Sample::gauge("x".repeat(80), 1.0); 7_000];
+    memory.schedule.set("backup", Check::new(Vec::new(), &samples), 0, HOUR);
+    assert!(memory.save().is_empty());
+    let mut memory = Memory::load(&target("{}", 3_600_000));
+    memory.inventory.update(&report(&names(500_000)), &mut memory.sections, 3_600_000);
+    assert!(memory.save().is_empty());
+    let memory = Memory::load(&target("{}", 3_600_001));
+    assert_eq!(memory.inventory.names("guest/", &memory.sections).len(), 5_000);
 }
