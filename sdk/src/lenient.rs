@@ -130,7 +130,7 @@ where
     /// Parses the field.
     pub fn read(&self) -> Field<T> {
         let Some(text) = self.0.map(RawValue::get) else { return Field::Absent };
-        // The text is JSON, and a field accepts any. Only a number beyond the range of `f64` and half a surrogate pair fail.
+        // The text is JSON, and a field accepts any. A number beyond the range of `f64` and half a surrogate pair fail.
         serde_json::from_str(text).unwrap_or_else(|_| Field::Odd(text.chars().take(SHOWN).collect()))
     }
 }

@@ -101,7 +101,7 @@ impl<P: PluginMemory> Memory<P> {
         Self { settings, stored, now: target.now, ..memory }
     }
 
-    /// Writes the document and the sections if they changed. Returns what had to be dropped because the memory was full.
+    /// Writes the document and the sections if they changed. Returns what had to be dropped because there was no room.
     pub fn save(mut self) -> Vec<&'static str> {
         self.silent.purge(self.now);
         self.read.purge(self.now);

@@ -1,8 +1,8 @@
 //! A quick test for texts that contain no pattern, which almost all answers are.
 //!
-//! The automaton reads each byte. This filter reads four bytes in every five: a text that contains a pattern of at least
-//! eight bytes contains four of its bytes at one of these places. They are compared with those of all patterns by a
-//! Bloom filter with two bits for each entry.
+//! The automaton reads each byte. This filter reads four bytes in every five: a text that contains a pattern of eight
+//! bytes or more contains four of its bytes at one of these places. A Bloom filter with two bits for each entry
+//! compares them with those of all patterns.
 
 /// Minimum length of a pattern.
 pub(super) const SHORTEST: usize = 8;
