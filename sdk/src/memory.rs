@@ -21,8 +21,10 @@ use talc::wasm::WasmBinning;
 const ORDERED: usize = 64 << 10;
 /// Size of the first area of the general allocator.
 const FIRST: usize = 64 << 10;
-/// How many times the needed memory is added, and the most pages beyond the needed ones.
-const ROOM: (usize, usize) = (4, 96);
+/// How many times the needed memory is added.
+const ROOM: usize = 4;
+/// Maximum number of pages that are added beyond the needed ones for that reason.
+const MOST_ROOM: usize = 96;
 /// Size of a page of WebAssembly.
 const PAGE: usize = 64 << 10;
 /// Upper bound of the bytes that the allocator adds to an allocation.
@@ -113,8 +115,8 @@ unsafe impl Source for Memory {
     fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
         let (start, size) = if talc.source.is_started {
             let needed = (layout.size() + layout.align() + OVERHEAD).div_ceil(PAGE);
-            let (pages, end) =
-                grow((needed * ROOM.0).min(needed + ROOM.1).max(talc.source.grown / 4), needed).ok_or(())?;
+            let with_room = (needed * ROOM).min(needed + MOST_ROOM);
+            let (pages, end) = grow(with_room.max(talc.source.grown / 4), needed).ok_or(())?;
             talc.source.grown += pages;
             ((end * PAGE) as *mut u8, pages * PAGE)
         } else {

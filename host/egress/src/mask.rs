@@ -33,19 +33,21 @@ use turns::{TURN, Turns};
 /// The number of first bytes by which a value is found. Fewer bytes would mask unrelated text and could be guessed.
 /// More bytes would reveal more of a truncated value.
 const BLOCK: usize = 8;
-const _: () = assert!(BLOCK >= filter::SHORTEST);
 /// Minimum length of a part of a secret that is masked separately. A shorter part would mask much unrelated text.
 pub(crate) const SHORTEST: usize = BLOCK;
 /// Maximum number of escape layers that are decoded.
 const LAYERS: usize = 3;
 /// Maximum length of a pattern: [`BLOCK`] bytes in hexadecimal or twice in base64.
 const LONGEST_PATTERN: usize = 2 * BLOCK;
+// No encoding is shorter than the block.
+const _: () = assert!(BLOCK >= filter::SHORTEST_PATTERN);
 
 /// Finds the values of a target's secrets.
 #[derive(Default)]
 pub(crate) struct Masker {
     /// `None` if the target has no secrets.
     automaton: Option<AhoCorasick>,
+    /// The places that the automaton searches.
     filter: Filter,
     /// The values of each pattern of the automaton.
     needles: Vec<Needle>,

@@ -76,7 +76,8 @@ pub(crate) struct Limiter {
     memory: usize,
     memory_limit: usize,
     entries: usize,
-    /// The resource whose growth was refused. A guest aborts after that, so this is the cause of the trap.
+    /// The resource whose growth was refused. Unless a smaller growth follows, the guest aborts after that, so this is
+    /// the cause of the trap.
     pub denied: Option<Denied>,
 }
 

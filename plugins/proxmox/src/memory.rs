@@ -109,6 +109,9 @@ impl<P: PluginMemory> Memory<P> {
         self.crossed.purge(self.now);
         self.schedule.purge(self.now);
         self.plugin.purge(self.now);
+        if self.write() {
+            return Vec::new();
+        }
         // The least important part comes first. Without samples, graphs have gaps. Without names, titles are missing.
         // Without the inventory, dependencies that cannot be checked are reported as removed. Without the schedule,
         // everything is checked at each poll.
@@ -119,9 +122,6 @@ impl<P: PluginMemory> Memory<P> {
             ("when each part was checked", |memory| memory.schedule.drop_checks()),
         ];
         let (mut steps, mut dropped) = (steps.into_iter(), Vec::new());
-        if self.write() {
-            return dropped;
-        }
         // The old document may take the room of a new section.
         cache::remove(KEY);
         self.stored.clear();

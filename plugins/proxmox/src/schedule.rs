@@ -89,6 +89,7 @@ impl Schedule {
     /// Drops all samples, which are then missing until the next check. Returns whether there were any.
     pub(crate) fn drop_samples(&mut self) -> bool {
         let samples = self.checks.values_mut().map(|check| std::mem::take(&mut check.value_mut().samples));
+        // `any` would stop at the first.
         samples.filter(|dropped| !dropped.is_empty()).count() > 0
     }
 

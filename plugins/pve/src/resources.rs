@@ -137,12 +137,9 @@ impl<'a> Resources<'a> {
         let diagnostics = &mut self.diagnostics;
         match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
             Some("node") => self.nodes.extend(entry.node(diagnostics)),
-            Some("qemu") => {
-                let found = entry.guest(false, diagnostics);
-                self.take(found);
-            }
-            Some("lxc") => {
-                let found = entry.guest(true, diagnostics);
+            Some(kind @ ("qemu" | "lxc")) => {
+                let is_container = kind == "lxc";
+                let found = entry.guest(is_container, diagnostics);
                 self.take(found);
             }
             Some("storage") => self.storages.extend(entry.storage(diagnostics)),

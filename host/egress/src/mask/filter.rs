@@ -5,11 +5,11 @@
 //! compares them with those of all patterns.
 
 /// Minimum length of a pattern.
-pub(super) const SHORTEST: usize = 8;
+pub(super) const SHORTEST_PATTERN: usize = 8;
 /// Number of bytes that are compared at once.
 const GRAM: usize = 4;
 /// Distance of the places. Each pattern is long enough to cover one of them wholly.
-const STEP: usize = SHORTEST - GRAM + 1;
+const STEP: usize = SHORTEST_PATTERN - GRAM + 1;
 /// Bits of the filter for each entry. With 32, one place in 300 is found although no pattern is there: (2/32)².
 const BITS: usize = 32;
 
@@ -27,8 +27,8 @@ impl Filter {
         let mut filter = Self { words: vec![0; words] };
         for gram in grams {
             for bit in bits(gram) {
-                let (word, bit) = filter.place(bit);
-                filter.words[word] |= bit;
+                let (word, mask) = filter.word_and_mask(bit);
+                filter.words[word] |= mask;
             }
         }
         filter
@@ -43,18 +43,18 @@ impl Filter {
 
     fn may_contain(&self, gram: &[u8]) -> bool {
         bits(gram).into_iter().all(|bit| {
-            let (word, bit) = self.place(bit);
-            self.words.get(word).is_some_and(|word| word & bit != 0)
+            let (word, mask) = self.word_and_mask(bit);
+            self.words.get(word).is_some_and(|word| word & mask != 0)
         })
     }
 
     /// Returns the index of the word of a bit, and its mask in the word.
-    fn place(&self, bit: u32) -> (usize, u64) {
+    fn word_and_mask(&self, bit: u32) -> (usize, u64) {
         ((bit as usize / 64) & self.words.len().wrapping_sub(1), 1 << (bit % 64))
     }
 }
 
-/// Returns two bits for [`GRAM`] bytes: parts of a hash that ignores the case of letters (Knuth's multiplicative hash).
+/// Returns two bits for [`GRAM`] bytes: parts of a hash that ignores the case of letters (multiplicative, after Knuth).
 fn bits(gram: &[u8]) -> [u32; 2] {
     let bytes = gram.first_chunk::<GRAM>().copied().unwrap_or_default();
     let hash = u64::from(u32::from_le_bytes(bytes) | 0x2020_2020).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -69,7 +69,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_occurrence_has_a_place(
-            patterns in prop::collection::vec(prop::collection::vec(any::<u8>(), SHORTEST..20), 1..40),
+            patterns in prop::collection::vec(prop::collection::vec(any::<u8>(), SHORTEST_PATTERN..20), 1..40),
             which in any::<prop::sample::Index>(),
             before in prop::collection::vec(any::<u8>(), 0..40),
             behind in prop::collection::vec(any::<u8>(), 0..40),
