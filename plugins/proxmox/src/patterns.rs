@@ -36,10 +36,12 @@ impl Patterns {
 
     /// Whether any pattern matches any of these names.
     pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
-        if self.is_all() {
-            return true;
-        }
-        !self.is_empty() && names.into_iter().any(|name| self.matches(&lower(name)))
+        self.without_names().unwrap_or_else(|| names.into_iter().any(|name| self.matches(&lower(name))))
+    }
+
+    /// Whether all names match, or none; `None` if that depends on the name.
+    pub fn without_names(&self) -> Option<bool> {
+        if self.is_all() { Some(true) } else { self.is_empty().then_some(false) }
     }
 
     /// Whether a pattern matches everything.
@@ -163,6 +165,15 @@ mod tests {
             assert_eq!(Patterns::from([pattern]).match_any([name]), expected, "{pattern:?} {name:?}");
         }
         assert!(!Patterns::default().match_any(["x"]));
+    }
+
+    #[test]
+    fn names_are_needed_unless_all_or_none_match() {
+        let expected = [(vec![], Some(false)), (vec!["*"], Some(true)), (vec!["x", "*"], Some(true))];
+        for (patterns, expected) in expected.into_iter().chain([(vec!["x"], None), (vec!["x*"], None)]) {
+            let patterns = patterns.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(Patterns::from(patterns.clone()).without_names(), expected, "{patterns:?}");
+        }
     }
 
     #[test]

@@ -40,9 +40,15 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
     let expected_names = context.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
     context.report.dependencies.reserve(guests.len());
+    let settings = &context.settings.guests;
+    let checked_by_name = [&settings.include, &settings.exclude].iter().any(|all| all.without_names().is_none());
+    // There may be thousands of guests, and most settings name none. Each name that is expected must be found.
+    let names_matter = checked_by_name || !settings.expected.is_empty();
     let mut names = crate::resources::Names::default();
     for guest in guests {
-        names.fill(guest);
+        if names_matter {
+            names.fill(guest);
+        }
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
         let settings = &context.settings.guests;

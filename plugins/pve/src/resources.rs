@@ -291,6 +291,11 @@ impl Guest<'_> {
         names
     }
 
+    /// Whether any pattern matches any of its names.
+    pub(crate) fn is_in(&self, patterns: &proxmox::Patterns) -> bool {
+        patterns.without_names().unwrap_or_else(|| patterns.match_any(self.names().iter()))
+    }
+
     /// The tags.
     pub(crate) fn tags(&self) -> impl Iterator<Item = &str> {
         self.tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty())

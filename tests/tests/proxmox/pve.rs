@@ -301,6 +301,10 @@ async fn pve_settings_select_what_is_checked() {
     );
     // A misspelt name must not make the target ok.
     assert!(api.starts_with("warning") && api.contains(&said("tag:proud")) && api.contains(&said("web-l*")), "{api}");
+    let bench = bench.with_settings(r#"{"guests": {"expected": ["*"]}}"#);
+    let report = bench.report("guest-stopped").await;
+    assert!(!status(&report, "api").contains("guests.expected"), "all guests have the name *: {:?}", lines(&report));
+    assert!(status(&report, "guest/100").starts_with("warning: expected to run"), "{:?}", lines(&report));
     let bench = bench.with_settings(r#"{"storages": {"include": ["x"]}, "nodes": {"include": ["pve-3"]}}"#);
     let api = status(&bench.report("healthy").await, "api");
     assert!(api.contains("no node is checked: see nodes.include"), "{api}");

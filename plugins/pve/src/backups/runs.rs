@@ -7,7 +7,7 @@ use super::coverage::Job;
 use super::shared::excluded;
 use crate::context::PollContext;
 use crate::nodes::{Node, Nodes, answers, parent, reports};
-use crate::resources::{Guest, wanted};
+use crate::resources::Guest;
 use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
@@ -86,8 +86,8 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
 }
 
 fn is_checked(context: &PollContext, guest: &Guest<'_>) -> bool {
-    let (guests, names) = (&context.settings.guests, guest.names());
-    wanted(|| names.iter(), &guests.include, &guests.exclude) && !excluded(context, guest)
+    let guests = &context.settings.guests;
+    guest.is_in(&guests.include) && !guest.is_in(&guests.exclude) && !excluded(context, guest)
 }
 
 fn unread(context: &mut PollContext, node: &str, error: &Error) {

@@ -9,5 +9,5 @@ pub(super) const PART: Part<'_> = ("backup/coverage", &["backup/"]);
 
 /// Whether a guest needs no backup.
 pub(super) fn excluded(context: &PollContext, guest: &Guest<'_>) -> bool {
-    context.settings.backups.exclude.match_any(guest.names().iter())
+    guest.is_in(&context.settings.backups.exclude)
 }
