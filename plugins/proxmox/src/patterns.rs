@@ -36,11 +36,12 @@ impl Patterns {
 
     /// Whether any pattern matches any of these names.
     pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
-        self.without_names().unwrap_or_else(|| names.into_iter().any(|name| self.matches(&lower(name))))
+        self.for_every_name().unwrap_or_else(|| names.into_iter().any(|name| self.matches(&lower(name))))
     }
 
-    /// Whether all names match, or none; `None` if that depends on the name.
-    pub fn without_names(&self) -> Option<bool> {
+    /// The result of [`Patterns::match_any`] for every name: true with `*`, false without patterns. `None` if it
+    /// depends on the name.
+    pub fn for_every_name(&self) -> Option<bool> {
         if self.is_all() { Some(true) } else { self.is_empty().then_some(false) }
     }
 
@@ -172,7 +173,7 @@ mod tests {
         let expected = [(vec![], Some(false)), (vec!["*"], Some(true)), (vec!["x", "*"], Some(true))];
         for (patterns, expected) in expected.into_iter().chain([(vec!["x"], None), (vec!["x*"], None)]) {
             let patterns = patterns.into_iter().map(str::to_owned).collect::<Vec<_>>();
-            assert_eq!(Patterns::from(patterns.clone()).without_names(), expected, "{patterns:?}");
+            assert_eq!(Patterns::from(patterns.clone()).for_every_name(), expected, "{patterns:?}");
         }
     }
 

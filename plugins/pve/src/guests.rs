@@ -41,8 +41,9 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
     let mut unseen = expected_names.unseen();
     context.report.dependencies.reserve(guests.len());
     let settings = &context.settings.guests;
-    let checked_by_name = [&settings.include, &settings.exclude].iter().any(|all| all.without_names().is_none());
-    // There may be thousands of guests, and most settings name none. Each name that is expected must be found.
+    let checked_by_name = [&settings.include, &settings.exclude].iter().any(|all| all.for_every_name().is_none());
+    // There may be thousands of guests, and most settings name none. Patterns in `expected` that match no guest are
+    // reported, so they need the names even with `*`.
     let names_matter = checked_by_name || !settings.expected.is_empty();
     let mut names = crate::resources::Names::default();
     for guest in guests {

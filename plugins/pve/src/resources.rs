@@ -293,7 +293,7 @@ impl Guest<'_> {
 
     /// Whether any pattern matches any of its names.
     pub(crate) fn is_in(&self, patterns: &proxmox::Patterns) -> bool {
-        patterns.without_names().unwrap_or_else(|| patterns.match_any(self.names().iter()))
+        patterns.for_every_name().unwrap_or_else(|| patterns.match_any(self.names().iter()))
     }
 
     /// The tags.

@@ -301,10 +301,6 @@ async fn pve_settings_select_what_is_checked() {
     );
     // A misspelt name must not make the target ok.
     assert!(api.starts_with("warning") && api.contains(&said("tag:proud")) && api.contains(&said("web-l*")), "{api}");
-    let bench = bench.with_settings(r#"{"guests": {"expected": ["*"]}}"#);
-    let report = bench.report("guest-stopped").await;
-    assert!(!status(&report, "api").contains("guests.expected"), "all guests have the name *: {:?}", lines(&report));
-    assert!(status(&report, "guest/100").starts_with("warning: expected to run"), "{:?}", lines(&report));
     let bench = bench.with_settings(r#"{"storages": {"include": ["x"]}, "nodes": {"include": ["pve-3"]}}"#);
     let api = status(&bench.report("healthy").await, "api");
     assert!(api.contains("no node is checked: see nodes.include"), "{api}");
@@ -318,6 +314,26 @@ async fn pve_settings_select_what_is_checked() {
     let first = bench.poll("guests-50", Some("onboot")).await.usage.requests;
     let later = bench.poll("guests-50", Some("onboot")).await.usage.requests;
     assert_eq!((first, later), (20 + 20, 5 + 20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pve_guests_are_selected_by_name() {
+    let status = |report: &Report, name: &str| lines(report).get(name).cloned().unwrap_or_default();
+    let bench = Bench::new("pve", COMPILE).await;
+    let bench = bench.with_settings(r#"{"guests": {"expected": ["*"]}}"#);
+    let report = bench.report("guest-stopped").await;
+    assert!(!status(&report, "api").contains("guests.expected"), "* matches all guests: {:?}", lines(&report));
+    assert!(status(&report, "guest/100").starts_with("warning: expected to run"), "{:?}", lines(&report));
+    let shown = |report: &Report, id: &str| lines(report).contains_key(&format!("guest/{id}"));
+    let bench = bench.with_settings(r#"{"guests": {"exclude": ["tag:archive"]}}"#);
+    let report = bench.report("healthy").await;
+    assert_eq!(["100", "102", "103"].map(|id| shown(&report, id)), [true, true, false], "{:?}", lines(&report));
+    let bench = bench.with_settings(r#"{"guests": {"include": ["dns-*"]}}"#);
+    let report = bench.report("healthy").await;
+    assert_eq!(["100", "102", "103"].map(|id| shown(&report, id)), [false, true, false], "{:?}", lines(&report));
+    let bench = bench.with_settings(r#"{"backups": {"exclude": ["db-*"]}}"#);
+    let coverage = status(&bench.report("uncovered").await, "backup/coverage");
+    assert!(coverage.starts_with("warning: 1 guest is in no backup job that runs: 102 (dns-1)"), "{coverage}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
