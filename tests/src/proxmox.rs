@@ -119,6 +119,11 @@ pub fn lines(report: &Report) -> BTreeMap<String, String> {
     report.dependencies.iter().map(line).collect()
 }
 
+/// The line of a dependency as in [`lines`]; empty if it is missing.
+pub fn status(report: &Report, name: &str) -> String {
+    lines(report).remove(name).unwrap_or_default()
+}
+
 /// Returns a line for each difference from a healthy estate.
 pub fn difference(healthy: &Report, found: &Report) -> Vec<String> {
     let (before, after) = (lines(healthy), lines(found));

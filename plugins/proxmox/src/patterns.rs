@@ -170,10 +170,14 @@ mod tests {
 
     #[test]
     fn names_are_needed_unless_all_or_none_match() {
-        let expected = [(vec![], Some(false)), (vec!["*"], Some(true)), (vec!["x", "*"], Some(true))];
-        for (patterns, expected) in expected.into_iter().chain([(vec!["x"], None), (vec!["x*"], None)]) {
-            let patterns = patterns.into_iter().map(str::to_owned).collect::<Vec<_>>();
-            assert_eq!(Patterns::from(patterns.clone()).for_every_name(), expected, "{patterns:?}");
+        for (patterns, expected) in [
+            (Patterns::default(), Some(false)),
+            (Patterns::from(["*"]), Some(true)),
+            (Patterns::from(["x", "*"]), Some(true)),
+            (Patterns::from(["x"]), None),
+            (Patterns::from(["x*"]), None),
+        ] {
+            assert_eq!(patterns.for_every_name(), expected, "{patterns:?}");
         }
     }
 

@@ -41,13 +41,13 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
     let mut unseen = expected_names.unseen();
     context.report.dependencies.reserve(guests.len());
     let settings = &context.settings.guests;
-    let checked_by_name = [&settings.include, &settings.exclude].iter().any(|all| all.for_every_name().is_none());
+    let selected_by_name = [&settings.include, &settings.exclude].iter().any(|some| some.for_every_name().is_none());
     // There may be thousands of guests, and most settings name none. Patterns in `expected` that match no guest are
     // reported, so they need the names even with `*`.
-    let names_matter = checked_by_name || !settings.expected.is_empty();
+    let needs_names = selected_by_name || !settings.expected.is_empty();
     let mut names = crate::resources::Names::default();
     for guest in guests {
-        if names_matter {
+        if needs_names {
             names.fill(guest);
         }
         names.iter().for_each(|name| unseen.see(name));

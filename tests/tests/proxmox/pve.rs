@@ -2,7 +2,7 @@
 
 use super::{COMPILE, check, fails, odd_bodies};
 use model::{FailureCategory, Outcome, Report};
-use tests::proxmox::{Bench, NOW, lines};
+use tests::proxmox::{Bench, NOW, lines, status};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_reports_each_fault_and_nothing_else() {
@@ -240,7 +240,6 @@ async fn pve_reports_each_fault_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_settings_select_what_is_checked() {
-    let status = |report: &Report, name: &str| lines(report).get(name).cloned().unwrap_or_default();
     let bench = Bench::new("pve", COMPILE).await.with_settings(
         r#"{"guests": {"expected": ["100"], "expected_by_ha": false, "exclude": ["tag:archive", "dns-*"]},
             "storages": {"warning_percent": 40, "critical_percent": 0, "exclude": ["local@pve2"]}, "subscription": true,
@@ -318,7 +317,6 @@ async fn pve_settings_select_what_is_checked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_guests_are_selected_by_name() {
-    let status = |report: &Report, name: &str| lines(report).get(name).cloned().unwrap_or_default();
     let bench = Bench::new("pve", COMPILE).await;
     let bench = bench.with_settings(r#"{"guests": {"expected": ["*"]}}"#);
     let report = bench.report("guest-stopped").await;

@@ -2,7 +2,7 @@
 
 use super::COMPILE;
 use model::{Outcome, Report};
-use tests::proxmox::{Bench, NOW, lines};
+use tests::proxmox::{Bench, NOW, lines, status};
 
 /// Names and states are remembered for polls at which the cluster cannot report them.
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +84,6 @@ async fn pve_reports_hidden_dependencies_as_unknown() {
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
         report
     };
-    let status = |report: &Report, name: &str| lines(report).get(name).cloned().unwrap_or_default();
 
     let healthy = poll("ceph-warn", 0).await;
     assert!(status(&healthy, "ceph/OSD_DOWN").starts_with("warning"));
