@@ -383,6 +383,10 @@ impl Aggregator {
         let change = Change { at, device, phase, error: error.map(Into::into) };
         if record.phase == Phase::Failed || phase == Phase::Failed {
             self.errors.set(record.deployment, &change);
+            if record.matched {
+                // The last error of a failing device is shown, whether a counter changes or not.
+                self.touch(record.deployment);
+            }
         }
         if record.matched && record.phase != phase && self.has_right(device, record.deployment) {
             self.deployments[record.deployment as usize].changes.note(change);

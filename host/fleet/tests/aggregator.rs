@@ -387,6 +387,22 @@ fn a_deployment_is_patched_at_most_once_a_second() {
 }
 
 #[test]
+fn another_error_of_a_failing_device_is_shown() {
+    let mut aggregator = all_of(&["a"]);
+    aggregator.apply(&state("a", 2, Phase::Failed, Some("refused")));
+    assert_eq!(aggregator.drain().len(), 1);
+    aggregator.tick(1);
+    aggregator.apply(&state("a", 3, Phase::Failed, Some("timed out")));
+    let patches = aggregator.drain();
+    let shown = patches.first().and_then(|patch| patch.aggregate.reason());
+    assert_eq!(shown.map(fleet::Happened::why).as_deref(), Some("a: timed out"));
+    // A device that the deployment does not choose changes nothing that is shown.
+    aggregator.tick(2);
+    aggregator.apply(&state("stranger", 4, Phase::Failed, Some("refused")));
+    assert!(aggregator.drain().is_empty());
+}
+
+#[test]
 fn an_agent_cannot_invent_deployments_without_end() {
     let mut aggregator = all_of(&["a"]);
     let mut refused = BTreeSet::new();
