@@ -3,7 +3,7 @@
 use crate::memory;
 use crate::settings::Settings;
 use polliwog_sdk::lenient::{Field, Flag};
-use std::collections::BTreeMap;
+use proxmox::SortedMap;
 
 /// The state of one poll.
 pub(crate) type PollContext = proxmox::PollContext<Settings, memory::Memory>;
@@ -11,4 +11,4 @@ pub(crate) type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 pub(crate) type Memory = proxmox::Memory<memory::Memory>;
 
 /// Privileges by path, and whether each is propagated.
-pub(crate) type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
+pub(crate) type Permissions = SortedMap<String, SortedMap<String, Field<Flag>>>;

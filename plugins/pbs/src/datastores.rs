@@ -4,9 +4,9 @@ use crate::backoff;
 use crate::context::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds, bytes, evaluated, moment, percent, worse};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const DAY: f64 = 24.0 * 3600.0;
@@ -102,7 +102,7 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
 }
 
 /// The usage of each datastore, or why it is not known.
-type Usages = BTreeMap<String, Result<Usage, Error>>;
+type Usages = SortedMap<String, Result<Usage, Error>>;
 
 /// The path for the usage of all datastores. `None` if one of them delayed it a moment ago: its disk may hang, and each
 /// such request blocks a thread of the server until the server restarts.

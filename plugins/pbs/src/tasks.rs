@@ -3,9 +3,9 @@
 use crate::context::{Permissions, PollContext};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
+use proxmox::SortedMap;
 use proxmox::{Ended, Part, count, evaluated, list};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("tasks", &[]);
@@ -43,7 +43,7 @@ pub(crate) fn report(context: &mut PollContext) {
     let [answer] = context.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
     let tasks = answer.list::<Task>(&mut context.diagnostics);
     let Some(tasks) = context.part(PART, tasks) else { return context.checked(PART.0, AGAIN) };
-    let mut failed: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let mut failed: SortedMap<String, (usize, String)> = SortedMap::new();
     for task in &tasks {
         let ended = context.diagnostics.number(&task.endtime, || "endtime of a task that failed".to_owned());
         let names = task.names();
@@ -55,7 +55,7 @@ pub(crate) fn report(context: &mut PollContext) {
         if let Ended::Failed(why) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
             let what = task.worker_type.get().map_or("a task", |Text(kind)| kind.as_str());
             let on = task.worker_id.get().map(|Text(id)| format!(" of {id}")).unwrap_or_default();
-            let (times, said) = failed.entry(format!("{what}{on}")).or_default();
+            let (times, said) = failed.get_or_default(format!("{what}{on}"));
             *times += 1;
             *said = why;
         }

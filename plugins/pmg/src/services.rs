@@ -4,9 +4,9 @@ use crate::context::PollContext;
 use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
+use proxmox::SortedMap;
 use proxmox::{evaluated, list};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often services are checked.
@@ -47,7 +47,7 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
         return context.report.keep("service/");
     }
     let answers = context.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
-    let mut all: BTreeMap<String, Everywhere> = BTreeMap::new();
+    let mut all: SortedMap<String, Everywhere> = SortedMap::new();
     let mut whole = true;
     for (node, answer) in nodes.iter().zip(answers) {
         match answer.list::<Service>(&mut context.diagnostics) {
@@ -98,7 +98,7 @@ fn sort(
     context: &mut PollContext,
     (node, alone): (&str, bool),
     service: &Service,
-    all: &mut BTreeMap<String, Everywhere>,
+    all: &mut SortedMap<String, Everywhere>,
 ) {
     let Some(Text(name)) = service.service.get().or(service.name.get()) else {
         return context.diagnostics.add(|| format!("a service of {node} has no name: it is skipped"));
@@ -106,7 +106,7 @@ fn sort(
     if context.settings.services.exclude.match_any([name.as_str()]) {
         return;
     }
-    let everywhere = all.entry(name.clone()).or_default();
+    let everywhere = all.get_or_default(name.clone());
     everywhere.title = service.desc.get().map(|Text(desc)| desc.clone()).or(everywhere.title.take());
     let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
     match state(&word(&service.state), &word(&service.active_state), &word(&service.unit_state)) {

@@ -3,8 +3,8 @@
 use crate::context::PollContext;
 use polliwog_sdk::Sample;
 use polliwog_sdk::lenient::{Field, Number};
+use proxmox::SortedMap;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// Fields of `/statistics/mail`, with the labels of their samples: direction and kind.
 const COUNTS: [(&str, &str, &str); 8] = [
@@ -29,7 +29,7 @@ struct Quarantine {
 pub(crate) fn report(context: &mut PollContext) {
     let [mail, spam, virus] =
         context.api.ask(["/statistics/mail", "/quarantine/spamstatus", "/quarantine/virusstatus"]);
-    match mail.read::<BTreeMap<String, Field<Number>>>() {
+    match mail.read::<SortedMap<String, Field<Number>>>() {
         Ok(counts) => {
             for (field, direction, kind) in COUNTS {
                 let Some(count) = counts.get(field) else { continue };

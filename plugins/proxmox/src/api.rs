@@ -9,13 +9,15 @@ use crate::error::{Error, ErrorClass};
 use crate::memory::{Memory, PluginMemory};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::product::Product;
-use crate::reply::read;
+use crate::reply::{read, text};
 use polliwog_sdk::http::{HttpError, HttpErrorClass, Method, Request, Response, TlsInfo, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, Target};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::IgnoredAny;
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::time::Duration;
 
 /// Time for the first answer of an origin, or a fifth of the poll's time if that is more. A refused log-in alone takes
@@ -211,7 +213,7 @@ impl Api {
 
     /// Reads the answer to a path.
     pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Error> {
-        read(self.product, path, response)
+        read(self.product, path, response, &text(response))
     }
 
     /// Sends a GET for each of these paths at once.
@@ -237,7 +239,7 @@ impl Api {
         let mut results = send_all(requests.collect()).into_iter();
         let response = results.next().expect("an answer to each");
         let response = response.map_err(|error| Error::unanswered(self.product, &self.base, error))?;
-        let version: Version = read(self.product, "/version", &response)?;
+        let version: Version = self.read("/version", &response)?;
         let certificate = response.tls().cloned();
         let dependency = dependency(&self, &version, &response);
         let api = Self { certificate, version: version.fields(), ..self };
@@ -252,7 +254,7 @@ impl Api {
 
     fn answer(&self, path: String, result: Result<Response, HttpError>) -> Answer {
         let result = result.map_err(|error| self.passed_on(&path, error));
-        Answer { product: self.product, path, limit_ms: self.request_ms, result }
+        Answer { product: self.product, path, limit_ms: self.request_ms, result, replaced: OnceCell::new() }
     }
 
     /// The error for a missing answer of an origin that answered before. A node waits 30 s for the node that it passes
@@ -278,12 +280,15 @@ pub struct Answer {
     /// The time limit of the request.
     limit_ms: u32,
     result: Result<Response, Error>,
+    /// The body without the bytes that are not UTF-8, if it has any and was read.
+    replaced: OnceCell<String>,
 }
 
 impl Answer {
     /// Reads the content.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, Error> {
-        read(self.product, self.named(), self.result.as_ref().map_err(Clone::clone)?)
+        let response = self.result.as_ref().map_err(Clone::clone)?;
+        read(self.product, self.named(), response, &text(response))
     }
 
     /// Returns the size of the body in bytes, and the time of the request in milliseconds. Without an answer, the time
@@ -304,9 +309,10 @@ impl Answer {
         }
 
         let (product, path, response) = (self.product, self.path, self.result?);
-        read::<IgnoredAny>(product, &path, &response)?;
+        let text = text(&response);
+        read::<IgnoredAny>(product, &path, &response, &text)?;
         // The field is next to `data`.
-        let counted = serde_json::from_slice(response.body()).unwrap_or(Counted { total: Field::Absent });
+        let counted = serde_json::from_str(&text).unwrap_or(Counted { total: Field::Absent });
         Ok(diagnostics.number(&counted.total, || format!("total of {path}")))
     }
 
@@ -322,7 +328,11 @@ impl Answer {
         diagnostics: &mut Diagnostics,
     ) -> Result<C, Error> {
         let response = self.result.as_ref().map_err(Clone::clone)?;
-        Ok(read::<Listed<T, C>>(self.product, self.named(), response)?.checked_items(diagnostics, &self.path))
+        let text = match text(response) {
+            Cow::Borrowed(text) => text,
+            Cow::Owned(text) => self.replaced.get_or_init(|| text),
+        };
+        Ok(read::<Listed<T, C>>(self.product, self.named(), response, text)?.checked_items(diagnostics, &self.path))
     }
 
     /// The path for messages, without its query.

@@ -1,7 +1,7 @@
 //! Values in the memory of a target that are valid for a limited time.
 
+use crate::sorted_map::SortedMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longer than any fault lasts. The host keeps a value for 49 days at most.
@@ -38,11 +38,11 @@ impl<T> Expiring<T> {
 /// Values that are valid for a limited time, by name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
-pub struct ExpiringMap<T>(BTreeMap<String, Expiring<T>>);
+pub struct ExpiringMap<T>(SortedMap<String, Expiring<T>>);
 
 impl<T> Default for ExpiringMap<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(SortedMap::new())
     }
 }
 

@@ -4,10 +4,11 @@
 //! which is the first segment of a name: `guest`.
 
 use crate::sections::Sections;
+use crate::sorted_map::SortedMap;
 use polliwog_sdk::{Dependency, Report, Status};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How often a section is written although it has not changed: the host removes those that were not used for longest if
@@ -18,7 +19,7 @@ const RENEWED: u64 = 5 * 60 * 1000;
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Inventory {
-    families: BTreeMap<String, Written>,
+    families: SortedMap<String, Written>,
 }
 
 /// The content of a family's section in short, and when it was written.
@@ -33,7 +34,7 @@ struct Written {
 }
 
 /// Dependencies by name.
-type Family<'a> = BTreeMap<Cow<'a, str>, Identity<'a>>;
+type Family<'a> = SortedMap<Cow<'a, str>, Identity<'a>>;
 
 /// The identity of a dependency in addition to its name, without its state. There may be thousands, so the names are
 /// short.
@@ -50,14 +51,14 @@ struct Identity<'a> {
 impl Inventory {
     /// Replaces the inventory with the dependencies that a report names or keeps.
     pub(crate) fn update(&mut self, report: &Report, sections: &mut Sections, now: u64) {
-        let mut families: BTreeMap<&str, Vec<(Cow<'_, str>, Identity<'_>)>> = BTreeMap::new();
+        let mut families: SortedMap<&str, Vec<(Cow<'_, str>, Identity<'_>)>> = SortedMap::new();
         for dependency in &report.dependencies {
-            let members = families.entry(family(&dependency.name)).or_default();
+            let members = families.get_or_default(family(&dependency.name));
             members.push((Cow::Borrowed(&dependency.name), Identity::of(dependency)));
         }
-        let mut kept: BTreeMap<&str, Names<'_>> = BTreeMap::new();
+        let mut kept: SortedMap<&str, Names<'_>> = SortedMap::new();
         for name in &report.kept {
-            kept.entry(family(name)).or_default().insert(name);
+            kept.get_or_default(family(name)).insert(name);
         }
         let stays = |name: &str| families.contains_key(name) || kept.contains_key(name);
         let gone: Vec<String> = self.families.keys().filter(|name| !stays(name)).cloned().collect();
@@ -92,7 +93,7 @@ impl Inventory {
     /// Earlier dependencies of these names, or of these prefixes that end in `/`, as unknown for the given reasons.
     pub(crate) fn unknown(&self, lost: &[(String, String)], sections: &Sections) -> Vec<Dependency> {
         let families: BTreeSet<&str> = lost.iter().map(|(member, _)| family(member)).collect();
-        let by_name: BTreeMap<&str, &str> = lost.iter().map(|(member, why)| (member.as_str(), why.as_str())).collect();
+        let by_name: SortedMap<&str, &str> = lost.iter().map(|(member, why)| (member.as_str(), why.as_str())).collect();
         let prefixes: Vec<&(String, String)> = lost.iter().filter(|(member, _)| member.ends_with('/')).collect();
         let of = |(name, identity): (Cow<'_, str>, Identity<'_>)| {
             let by_prefix =

@@ -8,6 +8,7 @@
 //! - [`Memory`] is what one poll remembers for the next.
 //! - [`Thresholds`] are limits of usage and age, [`Hysteresis`] keeps a value from flapping around one, [`Host`] is the
 //!   usage of a machine, [`Ended`] the result of a task, and [`Patterns`] are names in settings.
+//! - [`SortedMap`] is a map that is cheap to compile.
 //! - [`hourly`] checks each node once an hour; [`certificates`] and [`subscription`] are such checks.
 //!
 //! The crate decides nothing about a single product, except for [`Product`]. It depends on the SDK only.
@@ -33,6 +34,7 @@ mod product;
 mod reply;
 mod schedule;
 mod sections;
+mod sorted_map;
 mod subscription;
 mod task;
 mod thresholds;
@@ -53,6 +55,7 @@ pub use memory::{Memory, PluginMemory};
 pub use patterns::{Patterns, Unseen};
 pub use product::Product;
 pub use sections::Sections;
+pub use sorted_map::SortedMap;
 pub use subscription::subscription;
 pub use task::Ended;
 pub use thresholds::{Remaining, ThresholdPair, Thresholds, Verdict, percent, worse};

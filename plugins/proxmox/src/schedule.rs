@@ -4,16 +4,16 @@
 //! that becomes readable again is checked immediately, and so is everything when the target's settings change.
 
 use crate::expiring::Expiring;
+use crate::sorted_map::SortedMap;
 use polliwog_sdk::{Label, Sample, SampleKind};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The last check of each part that is not checked at every poll.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Schedule {
-    checks: BTreeMap<String, Expiring<Check>>,
+    checks: SortedMap<String, Expiring<Check>>,
 }
 
 /// The result of a check that is reported until the next check.

@@ -2,16 +2,16 @@
 //! only where it is needed, and written only if it changes.
 
 use crate::expiring::LONG;
+use crate::sorted_map::SortedMap;
 use polliwog_sdk::cache;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 
 /// The sections of a target.
 #[derive(Debug, Default)]
 pub struct Sections {
     /// The new sections of this poll by key, as JSON. They are written at its end, like the rest of the memory.
-    changed: BTreeMap<String, Vec<u8>>,
+    changed: SortedMap<String, Vec<u8>>,
 }
 
 impl Sections {
@@ -39,13 +39,8 @@ impl Sections {
 
     /// Writes what has changed. Returns `false` if the host refuses a section, because the memory is full.
     pub(crate) fn write(&mut self) -> bool {
-        while let Some(section) = self.changed.first_entry() {
-            if cache::set(section.key(), section.get(), LONG).is_err() {
-                return false;
-            }
-            section.remove();
-        }
-        true
+        self.changed.retain(|key, section| cache::set(key, section, LONG).is_err());
+        self.changed.is_empty()
     }
 }
 

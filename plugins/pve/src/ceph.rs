@@ -7,9 +7,9 @@ use crate::context::PollContext;
 use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Error, ErrorClass, Expiring, Part, evaluated};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("ceph", &["ceph/"]);
@@ -31,7 +31,7 @@ struct Ceph {
 #[serde(default)]
 struct Health {
     status: Field<Text>,
-    checks: BTreeMap<String, Check>,
+    checks: SortedMap<String, Check>,
 }
 
 #[derive(Default, Deserialize)]

@@ -2,9 +2,9 @@
 
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Diagnostics, evaluated};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// One entry: the cluster itself, or a node.
 #[derive(Debug, Default, Deserialize)]
@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     /// The entry of the cluster. A standalone node has none.
     itself: Option<Entry>,
     /// Whether each node is online; `None` if the entry does not tell.
-    pub online: BTreeMap<String, Option<bool>>,
+    pub online: SortedMap<String, Option<bool>>,
     /// The node that was asked.
     local: Option<String>,
     /// Labels of each node for dashboards: name, number and level of support.

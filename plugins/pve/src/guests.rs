@@ -11,9 +11,9 @@ use crate::nodes::{State, parent};
 use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Evaluation, Unseen, evaluated, moment};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A lock of this age is stale: its task ended without removing it, for example when its node failed. Seconds.
@@ -22,12 +22,11 @@ const STALE_LOCK: f64 = 12.0 * 3600.0;
 /// How often the names of guests are remembered, for when their node is offline and the cluster lists only IDs.
 const NAMED: Duration = Duration::from_secs(5 * 60);
 
-/// Guests that are expected to run, at one poll.
-#[derive(Default)]
+/// Guests that were expected to run at the last poll.
 struct Before {
     /// In ascending order.
     watched: Vec<u64>,
-    stopped: BTreeMap<u64, Stopped>,
+    stopped: SortedMap<u64, Stopped>,
 }
 
 pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view: &ClusterView<'_>) {
@@ -35,7 +34,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
     let onboot = crate::onboot::report(context, guests, view.nodes);
     let own = &mut context.memory.plugin;
     let before = Before { watched: std::mem::take(&mut own.watched), stopped: std::mem::take(&mut own.stopped) };
-    let mut now = Before::default();
+    let (mut watched, mut stopped): (Vec<u64>, Vec<(u64, Stopped)>) = Default::default();
     let (mut checked, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = context.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
@@ -64,11 +63,11 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         let state = view.nodes.get(&*guest.node).map_or(State::Unknown, |node| node.state);
         let invisible = guest.status == "unknown" && view.unresponsive.contains(&*guest.node);
         if state == State::Offline || invisible {
-            now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
+            stopped.extend(before.stopped.get(&guest.id).map(|known| (guest.id, known.clone())));
         }
         if invisible || guest.status == "unknown" && state != State::Offline {
             // The guest is not visible for a moment. On an offline node anything may happen to it.
-            now.watched.extend(before.has_watched(guest.id).then_some(guest.id));
+            watched.extend(before.has_watched(guest.id).then_some(guest.id));
         }
         if invisible {
             context.report.keep(guest.dependency());
@@ -81,9 +80,9 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         } else {
             let (verdict, down) = before.expected_to_run(guest, by_ha, context, view);
             if guest.status != "unknown" {
-                now.watched.push(guest.id);
+                watched.push(guest.id);
             }
-            now.stopped.extend(down.map(|down| (guest.id, down)));
+            stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
         let verdict = if verdict == Verdict::Well { full(context, guest) } else { verdict };
@@ -93,9 +92,9 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
     absent(context, resources, unseen, nameless);
-    now.watched.sort_unstable();
-    context.memory.plugin.watched = now.watched;
-    context.memory.plugin.stopped = now.stopped;
+    watched.sort_unstable();
+    context.memory.plugin.watched = watched;
+    context.memory.plugin.stopped = stopped.into_iter().collect();
 }
 
 impl Before {

@@ -6,9 +6,9 @@ use crate::context::PollContext;
 use crate::nodes::{Node, Nodes, parent, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Diagnostics, evaluated};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// HA finds another node within seconds after the fence, if there is one. Seconds.
@@ -61,7 +61,7 @@ impl Service {
 }
 
 /// Services by the ID of the guest.
-pub(crate) type Services = BTreeMap<u64, Service>;
+pub(crate) type Services = SortedMap<u64, Service>;
 
 /// Reports the state of HA. Returns the service of each guest.
 pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes) -> Services {
@@ -73,7 +73,7 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
         entries.iter().filter(move |entry| entry.kind.get().is_some_and(|Text(found)| *found == kind))
     };
     let mut services = Services::new();
-    let mut recovering: BTreeMap<String, f64> = BTreeMap::new();
+    let mut recovering: SortedMap<String, f64> = SortedMap::new();
     for entry in of_type("service") {
         let Some(sid) = sid(entry) else {
             diagnostics.add(|| "a service of HA has no sid: it is skipped".to_owned());

@@ -1,8 +1,9 @@
 //! The memory of a cluster from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
+use proxmox::SortedMap;
 use proxmox::{Expiring, ExpiringMap, PluginMemory, Sections};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The section with the names of guests, for when their node is offline: [`Names`].
 pub(crate) const NAMES: &str = "names";
@@ -15,7 +16,7 @@ pub(crate) struct Memory {
     /// newly expected it is not known whether it was running. In ascending order.
     pub watched: Vec<u64>,
     /// Guests of those that did not run, by ID.
-    pub stopped: BTreeMap<u64, Stopped>,
+    pub stopped: SortedMap<u64, Stopped>,
     /// Online nodes that report nothing about themselves, and since when, in seconds since 1970.
     pub silent: ExpiringMap<f64>,
     /// Nodes that did not answer in time and are not requested for a while, and why.
@@ -27,7 +28,7 @@ pub(crate) struct Memory {
     /// The path that answers for Ceph, if it is not `/cluster/ceph/status`.
     pub ceph_path: Option<Expiring<String>>,
     /// Whether guests are started with their nodes, by ID; only if a setting asks for it.
-    pub onboot: Option<Expiring<BTreeMap<u64, Onboot>>>,
+    pub onboot: Option<Expiring<SortedMap<u64, Onboot>>>,
 }
 
 impl PluginMemory for Memory {
@@ -75,7 +76,7 @@ pub(crate) struct Stopped {
 /// The names of all guests.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Names {
-    pub guests: BTreeMap<u64, GuestNames>,
+    pub guests: SortedMap<u64, GuestNames>,
     pub templates: BTreeSet<u64>,
 }
 
@@ -112,9 +113,9 @@ mod tests {
         let stopped = Stopped { since: 1.5, lock: None, held: 1.5, by: None, not_before: 0.0, asked: false };
         let mut memory = Memory {
             watched: vec![100],
-            stopped: BTreeMap::from([(100, stopped.clone())]),
+            stopped: SortedMap::from([(100, stopped.clone())]),
             ceph_path: Some(Expiring::new("/nodes/pve2/ceph/status".to_owned(), 0, hour)),
-            onboot: Some(Expiring::new(BTreeMap::new(), 0, minute)),
+            onboot: Some(Expiring::new(SortedMap::new(), 0, minute)),
             ..Memory::default()
         };
         memory.backing_off.set("pve3", "it hangs".to_owned(), 0, minute);
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn names_are_dropped_first() {
         let mut sections = Sections::default();
-        sections.set(NAMES, &Names { guests: BTreeMap::from([(100, GuestNames::default())]), ..Names::default() });
+        sections.set(NAMES, &Names { guests: SortedMap::from([(100, GuestNames::default())]), ..Names::default() });
         let mut memory = Memory { watched: vec![100], ..Memory::default() };
         assert!(memory.shed(&mut sections) && !memory.shed(&mut sections));
         assert!(sections.get::<Names>(NAMES).guests.is_empty());

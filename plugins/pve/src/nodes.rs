@@ -5,8 +5,9 @@ use crate::context::PollContext;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Error, ErrorClass, Verdict, evaluated};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long it is remembered that a node could not be reached by the one that was asked. The next request to it comes
@@ -39,7 +40,7 @@ pub(crate) enum State {
 }
 
 /// All nodes by name.
-pub(crate) type Nodes = BTreeMap<String, Node>;
+pub(crate) type Nodes = SortedMap<String, Node>;
 
 impl Node {
     /// Whether the cluster does not see it.
@@ -77,7 +78,7 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources<'_>>, settin
         nodes.insert(node.name.clone(), Node { state, itself: node.clone(), wanted: false });
     }
     for (name, online) in &cluster.online {
-        let node = nodes.entry(name.clone()).or_default();
+        let node = nodes.get_or_default(name.clone());
         node.itself.name.clone_from(name);
         if let Some(online) = online {
             node.state = if *online { State::Online } else { State::Offline };
@@ -96,7 +97,7 @@ pub(crate) fn unresponsive(context: &mut PollContext, nodes: &Nodes) -> BTreeSet
     let before = &mut context.memory.plugin.silent;
     let silent = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
     let since = |name: &String| before.get(name, now).copied().unwrap_or(time);
-    let silent: BTreeMap<String, f64> = silent.map(|(name, _)| (name.clone(), since(name))).collect();
+    let silent: SortedMap<String, f64> = silent.map(|(name, _)| (name.clone(), since(name))).collect();
     before.retain(|name| silent.contains_key(name));
     silent.iter().for_each(|(name, since)| before.renew(name, *since, now, REMEMBERED));
     if silent.is_empty() {

@@ -11,8 +11,9 @@ use crate::resources::Guest;
 use crate::samples;
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::Expiring;
+use proxmox::SortedMap;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The number of configurations that are read in one poll.
@@ -28,7 +29,7 @@ struct Config {
 }
 
 /// The known setting of each guest, by ID.
-type Known = BTreeMap<u64, Onboot>;
+type Known = SortedMap<u64, Onboot>;
 
 /// Adds samples, and returns the guests that are expected to run because they are started with their node. Both depend
 /// on the settings, and on what has been read so far.

@@ -5,9 +5,10 @@ use crate::nodes::{Nodes, State, answers, backing_off, parent};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
+use proxmox::SortedMap;
 use proxmox::{Answer, Part, Verdict, count, evaluated, moment};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const PART: Part<'_> = ("replication", &["replication/"]);
@@ -110,7 +111,7 @@ fn read(context: &mut PollContext, node: &str, answer: Answer) -> Result<Vec<Job
 /// The nodes, and the jobs that the nodes of their sources list.
 struct Sources<'a> {
     nodes: &'a Nodes,
-    answers: BTreeMap<&'a String, Result<Vec<Job>, String>>,
+    answers: SortedMap<&'a String, Result<Vec<Job>, String>>,
 }
 
 fn one(context: &mut PollContext, job: &Job, source: Option<String>, sources: &Sources<'_>) -> Option<Dependency> {

@@ -5,10 +5,11 @@
 
 use polliwog_sdk::Dependency;
 use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Lazy, Number};
+use proxmox::SortedMap;
 use proxmox::{Diagnostics, Host, count, share};
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// One entry of any type. Unknown types and fields are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -72,7 +73,7 @@ pub(crate) struct Resources<'a> {
     pub guests: Vec<Guest<'a>>,
     pub storages: Vec<Storage>,
     /// The node of each template, by ID.
-    pub templates: BTreeMap<u64, String>,
+    pub templates: SortedMap<u64, String>,
     /// The number of guests that could not be read.
     pub unread: usize,
     /// Fields that could not be read.

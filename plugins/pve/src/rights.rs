@@ -5,8 +5,9 @@ use crate::context::PollContext;
 use crate::nodes::{Nodes, State};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag};
+use proxmox::SortedMap;
 use proxmox::{Product, list};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The privileges that are needed, what each makes visible, the path at or below which it must be held, and the
 /// dependencies that are hidden without it. The role PVEAuditor has them all.
@@ -19,7 +20,7 @@ const NEEDED: [(&str, &str, &str, &[&str]); 3] = [
 /// Privileges by path, and whether each is propagated. A privilege on `/` that is not propagated makes none of this
 /// visible. A propagated one is listed for the paths below as well (pve-access-control: PVE/RPCEnvironment.pm,
 /// get_effective_permissions).
-type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
+type Permissions = SortedMap<String, SortedMap<String, Field<Flag>>>;
 
 /// Warns in the dependency `api` if something is hidden because a privilege is missing. Returns the nodes whose status
 /// the token may not read.

@@ -8,9 +8,10 @@ use crate::nodes::{Nodes, State, answers, back_off, backing_off, parent, reports
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{Evaluation, bytes, evaluated, percent};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// One entry of `/nodes/N/storage`.
 #[derive(Debug, Default, Deserialize)]
@@ -34,7 +35,7 @@ enum Seen {
 }
 
 /// The states of a storage, by node.
-type ByNode = BTreeMap<String, Seen>;
+type ByNode = SortedMap<String, Seen>;
 
 pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &Nodes) {
     let settings = &context.settings.storages;
@@ -49,11 +50,11 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
         context.warn_of_api("no storage is checked: see storages.include and storages.exclude in the settings");
     }
     let asked = ask(context, &storages, nodes);
-    let mut shared: BTreeMap<&str, ByNode> = BTreeMap::new();
+    let mut shared: SortedMap<&str, ByNode> = SortedMap::new();
     for storage in storages {
         let Some(seen) = seen(storage, nodes, &asked) else { continue };
         if storage.shared {
-            shared.entry(&storage.name).or_default().insert(storage.node.clone(), seen);
+            shared.get_or_default(&storage.name).insert(storage.node.clone(), seen);
         } else {
             let name = format!("storage/{}@{}", storage.name, storage.node);
             let dependency = one(context, name, &seen, &storage.node);
@@ -74,7 +75,7 @@ fn titled(dependency: Dependency, storage: &Storage) -> Dependency {
 }
 
 /// The storages that a node reports itself, or why it could not be asked. `None` is a storage that is disabled there.
-type Asked = BTreeMap<String, Result<BTreeMap<String, Option<Seen>>, String>>;
+type Asked = SortedMap<String, Result<SortedMap<String, Option<Seen>>, String>>;
 
 fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked {
     let doubtful: BTreeSet<&str> =

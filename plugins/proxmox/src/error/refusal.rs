@@ -1,9 +1,9 @@
 //! The products' own words for a refusal, and how an operator corrects it.
 
 use crate::product::Product;
+use crate::sorted_map::SortedMap;
 use polliwog_sdk::http::Response;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// The longest quotation of a server, in characters.
 const QUOTED: usize = 240;
@@ -40,7 +40,7 @@ pub(super) fn said(response: &Response) -> String {
     #[derive(Deserialize)]
     struct Body {
         message: Option<String>,
-        errors: Option<BTreeMap<String, String>>,
+        errors: Option<SortedMap<String, String>>,
     }
 
     let text = response.text();

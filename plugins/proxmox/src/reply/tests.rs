@@ -15,7 +15,7 @@ impl<const PRODUCT: u8> Poller for Reader<PRODUCT> {
     fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
         let product = [Product::Ve, Product::Backup, Product::Mail][usize::from(PRODUCT)];
         let response = http::Request::get("/cluster/status").send().expect("it is recorded");
-        read::<Vec<Value>>(product, "/cluster/status", &response)?;
+        read::<Vec<Value>>(product, "/cluster/status", &response, &text(&response))?;
         Ok(Report::empty())
     }
 }
@@ -187,7 +187,8 @@ impl Poller for Classifier {
 
     fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
         let response = http::Request::get("/cluster/ceph/status").send().expect("it is recorded");
-        let error = read::<Value>(Product::Ve, "/cluster/ceph/status", &response).expect_err("it is not 2xx");
+        let error =
+            read::<Value>(Product::Ve, "/cluster/ceph/status", &response, &text(&response)).expect_err("it is not 2xx");
         Err(PollError::permanent(format!("{:?}", error.class), error.message))
     }
 }
@@ -212,5 +213,88 @@ fn errors_are_classified() {
         let result = poll::<Classifier>(Recording::parse(&exchange.to_string()), target("{}"));
         let error = result.expect_err("it is an error");
         assert_eq!(error.failure().code, format!("{class:?}"), "{status} {reason}");
+    }
+}
+
+/// Returns the list in a body, or the code of the error.
+fn list(body: &[u8]) -> Result<Vec<String>, &'static str> {
+    struct Lister;
+
+    impl Poller for Lister {
+        type Settings = NoSettings;
+        const INFO: Info = Info { kind: "lister", ..Info::SERVICE };
+
+        fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+            let response = http::Request::get("").send().expect("it is recorded");
+            let items: Vec<String> = read(Product::Ve, "/names", &response, &text(&response))?;
+            let mut report = Report::empty();
+            items.into_iter().for_each(|item| report.warn(item));
+            Ok(report)
+        }
+    }
+
+    match poll::<Lister>(Recording::of_body(body), target("{}")) {
+        Ok(report) => Ok(report.warnings),
+        Err(error) => Err(match error.failure().code.as_str() {
+            "unexpected_shape" => "unexpected_shape",
+            "truncated" => "truncated",
+            "not_json" => "not_json",
+            other => panic!("{other}: {}", error.failure().message),
+        }),
+    }
+}
+
+#[test]
+fn the_content_is_found_in_each_form_of_a_body() {
+    let forms: [(&[u8], &[&str]); 14] = [
+        (br#"{"data":["a","b"]}"#, &["a", "b"]),
+        (b"{\"data\":[\"a\"]}\n", &["a"]),
+        (br#"{"data":["a"],"total":5}"#, &["a"]),
+        (br#"{"data": ["a"] , "success": 1 }"#, &["a"]),
+        (br#" { "data" : [ "a" ] } "#, &["a"]),
+        (br#"{"total":5,"data":["a"]}"#, &["a"]),
+        (br#"{"x":{"data":1},"data":[]}"#, &[]),
+        (br#"["a"]"#, &["a"]),
+        (b" [\"a\"]\r\n", &["a"]),
+        (br#"["data"]"#, &["data"]),
+        (br#"{"data":["\u00e9\n\"}"]}"#, &["\u{e9}\n\"}"]),
+        ("{\"data\":[\"\u{e9}\u{1f600}\"]}".as_bytes(), &["\u{e9}\u{1f600}"]),
+        (b"{\"data\":[\"a\xffb\"]}", &["a\u{fffd}b"]),
+        (b"[\"\xc3\"]", &["\u{fffd}"]),
+    ];
+    for (body, expected) in forms {
+        let found = list(body);
+        assert_eq!(
+            found.as_deref().map_err(|code| *code),
+            Ok(&expected.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()[..]),
+            "{:?}",
+            String::from_utf8_lossy(body)
+        );
+    }
+}
+
+#[test]
+fn a_body_that_is_not_a_reply_fails_with_its_cause() {
+    for (body, code) in [
+        (&br#"{"data":["a"]"#[..], "truncated"),
+        (br#"{"data":["a""#, "truncated"),
+        (br#"{"data":"#, "truncated"),
+        (br#"{"data":["a"],"total"#, "truncated"),
+        (br#"{"data":[1]"#, "truncated"),
+        (br#"["a""#, "truncated"),
+        (b"", "truncated"),
+        (b" ", "truncated"),
+        (br#"{"data":[1]}"#, "unexpected_shape"),
+        (br#"{"data":null,"message":"no"}"#, "unexpected_shape"),
+        (br#"{"message":"no"}"#, "unexpected_shape"),
+        (br#"{"data":["a"]}}"#, "not_json"),
+        (br#"{"data":["a"]]"#, "not_json"),
+        (br#"{"data":["a"].5}"#, "not_json"),
+        (br#"{"data":["a"] "total":5}"#, "not_json"),
+        (br#"["a"] x"#, "not_json"),
+        (br#"["a"]5"#, "not_json"),
+        (b"\xff\xfe", "not_json"),
+    ] {
+        assert_eq!(list(body), Err(code), "{:?}", String::from_utf8_lossy(body));
     }
 }

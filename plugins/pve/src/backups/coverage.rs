@@ -5,9 +5,9 @@ use crate::context::PollContext;
 use crate::resources::Guest;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Sample, Status};
+use proxmox::SortedMap;
 use proxmox::{Diagnostics, Error, ErrorClass, count, evaluated, list};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// One entry of `/cluster/backup-info/not-backed-up`.
 #[derive(Debug, Default, Deserialize)]
@@ -131,7 +131,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], cluster: &
         let all = Sample::gauge("pve_not_backed_up_total", uncovered.len() as f64);
         context.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
     }
-    let by_id: BTreeMap<u64, &Guest<'_>> = guests.iter().map(|guest| (guest.id, guest)).collect();
+    let by_id: SortedMap<u64, &Guest<'_>> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {
         match entry.id(&mut context.diagnostics) {

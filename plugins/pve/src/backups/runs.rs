@@ -11,6 +11,7 @@ use crate::resources::Guest;
 use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
+use proxmox::SortedMap;
 use proxmox::{AgeRule, Ended, Error, Thresholds, evaluated, list, moment};
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
     let replies = context.api.ask_all(asked.iter().map(path).collect());
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
-    let mut of_nodes: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut of_nodes: SortedMap<&str, f64> = SortedMap::new();
     let mut whole = true;
     let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
