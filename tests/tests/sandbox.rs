@@ -335,6 +335,11 @@ async fn files_that_are_not_plugins_are_refused_with_a_remedy() {
         (component("(component)"), "no_poller", "SDK"),
         (importing("wasi:http/outgoing-handler@0.2.0"), "import_refused", "wasi:http/outgoing-handler@0.2.0"),
         (importing("evil:corp/shell@1.0.0"), "import_refused", "evil:corp/shell@1.0.0"),
+        (importing("wasi:keyvalue/store@0.2.0"), "import_refused", "wasi:keyvalue/store@0.2.0"),
+        (importing("wasi:clocks/timezone@0.2.0"), "import_refused", "wasi:clocks/timezone@0.2.0"),
+        (importing("wasi:cli/exit@0.3.0"), "import_refused", "wasi:cli/exit@0.3.0"),
+        (importing("wasi:sockets/tcp@0.2.9"), "no_poller", "SDK"),
+        (importing("wasi:filesystem/types@0.2.0"), "no_poller", "SDK"),
         (importing("polliwog:poller/http@0.3.0"), "contract_version", "0.3"),
         (builtin("http")[..1000].to_vec(), "not_valid", "compile"),
     ];

@@ -14,6 +14,8 @@ use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::{AvailableSecrets, references_in_path};
 use crate::{Error, ErrorClass, Grant, InvalidUrl, Origin, OriginGrant, Seen, requested};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -258,7 +260,13 @@ impl Session {
     }
 
     /// Sends a request and returns its whole answer. Records the exchange if the session records.
-    pub async fn fetch(&self, request: Request) -> Result<Response, Error> {
+    ///
+    /// The future is boxed, so that this crate compiles its code, and not each crate that sends a request.
+    pub fn fetch(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
+        self.fetch_and_record(request).boxed()
+    }
+
+    async fn fetch_and_record(&self, request: Request) -> Result<Response, Error> {
         let recorder = match &self.tape {
             Tape::Off => return self.answer(request).await,
             Tape::Record(recorder) => recorder,

@@ -53,6 +53,6 @@ pub use surface::{
     Ask, CommandError, Definition, Explanation, KindDescription, LoopState, Phases, PluginState, PluginUsage,
     PollMeasure, SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, StatusPage, Term,
 };
-pub use text::{hex, is_invisible, short_duration};
+pub use text::{clean, cleaned, hex, is_invisible, short_duration};
 pub use time::{Moment, Timestamp};
 pub use token::{AccessChange, Scope, Session, Token};

@@ -10,8 +10,8 @@
 
 use crate::artifacts::Artifacts;
 use crate::refusal::Refusal;
-use crate::text::clean;
 use machine_code::{Backtrace, BuiltIn, Unpacked};
+use model::clean;
 use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

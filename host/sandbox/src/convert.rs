@@ -6,9 +6,10 @@ mod json;
 
 use crate::host::v0_1::types;
 use crate::limits::Limits;
-use crate::text::{clean, cleaned};
 use foldhash::fast::RandomState;
-use model::{Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
+use model::{
+    Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp, clean, cleaned,
+};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 

@@ -4,8 +4,7 @@
 use crate::host::State;
 use crate::limits::{Denied, Limits};
 use crate::meter::CpuExhausted;
-use crate::text::clean;
-use model::{Cause, Failure, FailureCategory};
+use model::{Cause, Failure, FailureCategory, clean};
 use wasmtime::{Trap, WasmBacktrace};
 
 /// Returns a failure of the plugin, which says nothing about its target.

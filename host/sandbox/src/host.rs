@@ -4,8 +4,8 @@
 use crate::cache::{Cache, Owner};
 use crate::limits::Limiter;
 use crate::meter::Meter;
-use crate::text::clean;
 use egress::Session;
+use model::clean;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -15,11 +15,13 @@
 
 mod artifacts;
 mod cache;
+mod call;
 mod compile;
 mod convert;
 mod engine;
 mod fault;
 mod host;
+mod imports;
 mod lanes;
 mod limits;
 mod load;
@@ -29,13 +31,13 @@ mod recording;
 mod refusal;
 mod rest;
 mod run;
-mod schema;
 mod secret_spec;
 mod send;
 mod setup;
-mod text;
 mod ticker;
+mod wasi;
 
+pub use call::Usage;
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]
 pub use convert::fuzzing;
@@ -47,7 +49,7 @@ pub use meter::measured;
 pub use plugin::{Descriptor, Plugin, Role};
 pub use recording::{Recording, Timing};
 pub use refusal::Refusal;
-pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
+pub use run::{Config, Done, Job, Sandbox, SetupError, Target};
 pub use schema::{SettingsProblem, resolved};
 pub use secret_spec::{SecretSpec, with_account};
 pub use send::Sent;

@@ -1,27 +1,29 @@
 //! Loads a plugin: checks its imports, compiles it, and checks its descriptor.
 
-use crate::CONTRACT_VERSIONS;
+use crate::call::Call;
 use crate::compile::{Compiled, MAX_FILE_BYTES};
+use crate::host::State;
 use crate::host::v0_1::{self, NotifierPlugin, NotifierPluginPre, PluginPre};
-use crate::host::{Log, State};
-use crate::limits::{Limiter, Limits};
+use crate::imports::{check_import, check_version};
+use crate::limits::Limits;
 use crate::plugin::{Descriptor, Exports, Parts, Plugin, Role};
 use crate::refusal::Refusal;
-use crate::run::{Call, Sandbox};
-use crate::schema::{Schema, SettingsProblem};
+use crate::run::Sandbox;
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
-use crate::text::clean;
+use crate::wasi;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use machine_code::{BuiltIn, Unpacked};
-use model::{Failure, FailureCategory, Kind, Timestamp};
+use model::{Failure, FailureCategory, Kind, clean};
 use regex::RegexBuilder;
 use rustix::io::Errno;
+use schema::{Schema, SettingsProblem};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
@@ -41,9 +43,6 @@ const COMPILED_PATTERN_BYTES: usize = 1 << 20;
 const SCHEMA: Duration = Duration::from_secs(5);
 /// Maximum number of problems with settings that are listed. The others are counted.
 const PROBLEMS: usize = 20;
-/// The WASI interfaces that plugins of the three languages import. They are linked without access to the system.
-const INERT: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
-const CONTRACT: [&str; 4] = ["cache", "http", "log", "types"];
 /// Minimum interval that an operator can configure, and so a plugin can suggest.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum interval that an operator can configure.
@@ -55,7 +54,11 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Sandbox {
     /// Loads a plugin file: compiles it, checks its imports, and calls `describe`.
-    pub async fn load(&self, bytes: &[u8]) -> Result<Plugin, Refusal> {
+    pub fn load<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<Plugin, Refusal>> {
+        self.load_bytes(bytes).boxed()
+    }
+
+    async fn load_bytes(&self, bytes: &[u8]) -> Result<Plugin, Refusal> {
         check_format(bytes)?;
         let digest = Sha256::digest(bytes).into();
         // The same bytes are refused for the same reason, which may have taken a minute to find.
@@ -86,9 +89,16 @@ impl Sandbox {
     }
 
     /// Loads a built-in plugin without compiling it. Several that are loaded with the same `shared` are unpacked once.
-    pub async fn load_built_in(&self, plugin: BuiltIn, shared: &Arc<Unpacked>) -> Result<Plugin, Refusal> {
-        let unpacked = self.unpacked(plugin, shared).await?;
-        self.prepare(plugin.digest, Some(plugin.size), unpacked, Some(plugin)).await
+    pub fn load_built_in<'a>(
+        &'a self,
+        plugin: BuiltIn,
+        shared: &'a Arc<Unpacked>,
+    ) -> BoxFuture<'a, Result<Plugin, Refusal>> {
+        let loaded = async move {
+            let unpacked = self.unpacked(plugin, shared).await?;
+            self.prepare(plugin.digest, Some(plugin.size), unpacked, Some(plugin)).await
+        };
+        loaded.boxed()
     }
 
     /// Writes the machine code of a built-in plugin to its file, unless it is there.
@@ -100,9 +110,12 @@ impl Sandbox {
     }
 
     /// Loads a plugin from its stored machine code, without its file. Returns `None` if that fails.
-    pub async fn load_kept(&self, digest: [u8; 32]) -> Option<Plugin> {
-        let path = self.compiler().kept(self.engine(), digest)?;
-        self.prepare(digest, None, Compiled { path, took: None }, None).await.ok()
+    pub fn load_kept(&self, digest: [u8; 32]) -> BoxFuture<'_, Option<Plugin>> {
+        let loaded = async move {
+            let path = self.compiler().kept(self.engine(), digest)?;
+            self.prepare(digest, None, Compiled { path, took: None }, None).await.ok()
+        };
+        loaded.boxed()
     }
 
     async fn prepare(
@@ -131,7 +144,7 @@ impl Sandbox {
             let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
             Refusal::permanent("contract_mismatch", message)
         };
-        let instance = self.linker().instantiate_pre(component);
+        let instance = wasi::linker_for(component, self.linker()).and_then(|linker| linker.instantiate_pre(component));
         let differs = |error: wasmtime::Error| mismatch(&first_line(&error));
         if is_notifier {
             return Ok(Exports::Notifier(instance.and_then(NotifierPluginPre::new).map_err(differs)?));
@@ -143,7 +156,15 @@ impl Sandbox {
 
     /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.
     /// Fails with the reason if the plugin cannot check any settings.
-    pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<SettingsProblem>, String> {
+    pub fn check_settings<'a>(
+        &'a self,
+        plugin: &'a Plugin,
+        settings: &'a Value,
+    ) -> BoxFuture<'a, Result<Vec<SettingsProblem>, String>> {
+        self.problems(plugin, settings).boxed()
+    }
+
+    async fn problems(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<SettingsProblem>, String> {
         let (checked, held) = (plugin.clone(), settings.clone());
         let check = move || checked.schema().problems(&checked.descriptor().settings_schema, &held);
         let checked = timeout(SCHEMA, tokio::task::spawn_blocking(check)).await;
@@ -168,7 +189,7 @@ impl Sandbox {
             };
             (result, store)
         };
-        match self.call(Call::pure(plugin.descriptor().kind.as_str(), self.slot().await), enter).await.result {
+        match self.caller.call(Call::pure(plugin.descriptor().kind.as_str(), self.slot().await), enter).await.result {
             Ok(problems) => {
                 let more = problems.len().saturating_sub(PROBLEMS);
                 let shown = problems.iter().take(PROBLEMS).map(|problem| clean(problem, TITLE * 4));
@@ -221,7 +242,10 @@ impl Sandbox {
                     };
                     (result, store)
                 };
-                Ok((described(self.call(Call::pure("describe", self.slot().await), enter).await.result)?, Role::Poller))
+                Ok((
+                    described(self.caller.call(Call::pure("describe", self.slot().await), enter).await.result)?,
+                    Role::Poller,
+                ))
             }
             Exports::Notifier(pre) => {
                 let pre = pre.clone();
@@ -235,7 +259,7 @@ impl Sandbox {
                     };
                     (result, store)
                 };
-                let called = self.call(Call::pure("describe", self.slot().await), enter).await;
+                let called = self.caller.call(Call::pure("describe", self.slot().await), enter).await;
                 Ok(v0_1::of_notifier(described(called.result)?))
             }
         }
@@ -313,41 +337,6 @@ fn check_format(bytes: &[u8]) -> Result<(), Refusal> {
         _ if bytes.starts_with(b"(") => refuse("not_wasm", "it is WebAssembly text: convert it to a component first"),
         _ => refuse("not_wasm", "it is not WebAssembly: use a component that was built with the SDK"),
     }
-}
-
-fn check_import(name: &str) -> Result<(), Refusal> {
-    let known = CONTRACT.iter().any(|part| name.starts_with(&format!("polliwog:poller/{part}@")));
-    if known {
-        return check_version(name);
-    }
-    if INERT.iter().any(|prefix| name.starts_with(prefix)) {
-        return Ok(());
-    }
-    let message = if name.starts_with("polliwog:poller/") && !name.contains('@') {
-        format!(
-            "it imports {name} without a version: build it with the contract that `polliwog plugin wit DIR` writes, which \
-             has a version"
-        )
-    } else if name.starts_with("wasi:http/") {
-        format!("it imports {name}, which plugins must not use: use polliwog:poller/http instead")
-    } else {
-        format!("it imports {name}, which this host does not provide: a plugin may import only polliwog:poller")
-    };
-    Err(Refusal::permanent("import_refused", message))
-}
-
-/// Checks the version of an interface. `polliwog:poller/x@0.1.z` is accepted if the host supports 0.1.
-fn check_version(name: &str) -> Result<(), Refusal> {
-    let version = name.rsplit('@').next().unwrap_or_default();
-    let minor = version.rsplitn(2, '.').last().unwrap_or_default();
-    if CONTRACT_VERSIONS.contains(&minor) {
-        return Ok(());
-    }
-    let supported = CONTRACT_VERSIONS.join(" and ");
-    let message = format!(
-        "it was built for polliwog:poller@{minor}, but this host supports {supported}: build it with this host's SDK"
-    );
-    Err(Refusal::permanent("contract_version", message))
 }
 
 fn check_resources(component: &Component) -> Result<(), Refusal> {
@@ -454,16 +443,6 @@ fn is_semantic(version: &str) -> bool {
     let rest = &version[core.len()..];
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
     numbers.len() == 3 && numbers.iter().all(is_number) && rest.len() != 1 && rest.bytes().all(plain)
-}
-
-impl Call {
-    /// A call of `describe` or `check-settings`, without a session.
-    fn pure(name: &str, slot: OwnedSemaphorePermit) -> Self {
-        let limits = Limits::pure();
-        let log = Log::new(name, "", limits.log_lines);
-        let (now, wall) = (Timestamp::from_millis(0), limits.cpu * 20);
-        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, now, wall, slot }
-    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use crate::CONTRACT_VERSIONS;
 use crate::host::State;
 use crate::host::v0_1::{NotifierPluginPre, PluginPre};
-use crate::schema::Schema;
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use machine_code::BuiltIn;
 use model::Kind;
+use schema::Schema;
 use serde_json::Value;
 use std::fmt;
 use std::ops::Range;

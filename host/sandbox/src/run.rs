@@ -1,42 +1,32 @@
 //! Runs one call of a plugin in a fresh store, and one poll.
 
 use crate::Compiler;
-use crate::cache::{Cache, Owner, Vaults};
+use crate::cache::{Owner, Vaults};
+use crate::call::{Call, Called, Caller, Usage};
 use crate::convert;
 use crate::engine::{Pool, Ticking};
-use crate::fault::{cpu_fault, fault, plugin_fault, with_output};
+use crate::fault::plugin_fault;
 use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
-use crate::meter::{Budget, CpuExhausted, Meter, Metered};
 use crate::plugin::{Exports, Plugin};
 use crate::setup::{self, Member};
+use crate::wasi;
 use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
-use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use machine_code::Backtrace;
-use model::{Cause, Failure, FailureCategory, Outcome, TargetId, Timestamp};
-use std::future::{Future, poll_fn};
+use model::{Cause, Failure, Outcome, TargetId, Timestamp};
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime::{Engine, Store, UpdateDeadline};
-
-/// CPU time after which a poll moves to the slow lane.
-const HEALTHY: Duration = Duration::from_millis(2);
-/// Divisor for judging a poll that timed out while it was not waiting for the host. It is the plugin's fault if the
-/// poll used at least this fraction of its timeout or of its CPU limit. The fraction is small because endless loops
-/// share the slow lane. Otherwise other polls delayed it.
-const BUSY: u32 = 4;
-/// Maximum number of component handles of a store.
-const HANDLES: usize = 1_000;
+use wasmtime::{Engine, Store};
 
 /// The settings of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -64,17 +54,17 @@ impl Default for Config {
 pub struct SetupError(String);
 
 /// The environment of polls. A process needs exactly one.
+///
+/// Its functions return boxed futures, so that this crate compiles their code. The code of an `async` function is
+/// compiled in each crate that polls it, and optimised like that crate.
 pub struct Sandbox {
-    ticking: Ticking,
+    pub(crate) caller: Caller,
     compiler: Compiler,
     linker: Linker<State>,
     slots: Arc<Semaphore>,
-    cache: Arc<Cache>,
     captured: Vaults,
-    lanes: Lanes,
     /// Held while the machine code of a built-in plugin is mapped again.
     pub(crate) waking: tokio::sync::Mutex<()>,
-    demoted: AtomicU64,
     waited: AtomicU64,
 }
 
@@ -136,49 +126,11 @@ impl Done {
     }
 }
 
-/// The resources that a call used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// CPU time.
-    pub cpu: Duration,
-    /// Wall-clock time.
-    pub wall: Duration,
-    /// Peak size of all memories in bytes.
-    pub memory: usize,
-    /// Number of requests.
-    pub requests: u32,
-    /// Number of body bytes received.
-    pub bytes: u64,
-    /// Number of log lines.
-    pub log_lines: u32,
-    /// Names of the secrets that were inserted into requests.
-    pub secrets: Vec<String>,
-}
-
-/// The input of a call of a plugin.
-pub(crate) struct Call {
-    pub limits: Limits,
-    pub log: Log,
-    pub limiter: Limiter,
-    pub session: Option<(Arc<Session>, Owner)>,
-    /// The time that the plugin sees.
-    pub now: Timestamp,
-    pub wall: Duration,
-    /// The instance slot. It is released after the store is dropped, on whatever thread.
-    pub slot: OwnedSemaphorePermit,
-}
-
 /// A call that may send requests.
 pub(crate) struct Prepared {
     pub call: Call,
     pub session: Arc<Session>,
     pub wire_target: types::Target,
-}
-
-/// The result of a call of a plugin.
-pub(crate) struct Called<T> {
-    pub result: Result<T, Failure>,
-    pub usage: Usage,
 }
 
 impl Sandbox {
@@ -187,37 +139,34 @@ impl Sandbox {
         let failed = |error: wasmtime::Error| SetupError(format!("{error:#}"));
         let ticking = Ticking::new(config.instance_slots, config.pool, config.backtrace).map_err(failed)?;
         let mut linker = Linker::new(&ticking.engine);
-        wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(failed)?;
+        wasi::add_to_linker(&mut linker).map_err(failed)?;
         v0_1::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(failed)?;
         let lanes = Lanes::start(config.lanes, egress).map_err(|error| SetupError(error.to_string()))?;
         Ok(Self {
-            ticking,
+            caller: Caller::new(ticking, lanes),
             compiler: compiler.with_backtrace(config.backtrace),
             linker,
             slots: Arc::new(Semaphore::new(config.instance_slots as usize)),
-            cache: Arc::new(Cache::new()),
             captured: Vaults::new(),
-            lanes,
             waking: tokio::sync::Mutex::default(),
-            demoted: AtomicU64::new(0),
             waited: AtomicU64::new(0),
         })
     }
 
     /// Returns the runtimes of the polls.
     pub fn lanes(&self) -> &Lanes {
-        &self.lanes
+        &self.caller.lanes
     }
 
     /// Returns the number of polls that moved to the slow lane, and the number of polls that waited for an instance
     /// slot.
     pub fn counters(&self) -> (u64, u64) {
-        (self.demoted.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
+        (self.caller.demoted(), self.waited.load(Ordering::Relaxed))
     }
 
     /// Removes the stored values and captured secrets of a target.
     pub fn forget(&self, target: &TargetId) {
-        self.cache.forget(target);
+        self.caller.cache.forget(target);
         self.captured.forget(target);
     }
 
@@ -227,7 +176,7 @@ impl Sandbox {
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        &self.ticking.engine
+        self.caller.engine()
     }
 
     pub(crate) fn compiler(&self) -> &Compiler {
@@ -239,12 +188,13 @@ impl Sandbox {
     }
 
     /// Runs one poll in a fresh instance. A panic of the host fails only this poll.
-    pub async fn poll(&self, job: Job) -> Done {
+    pub fn poll(&self, job: Job) -> BoxFuture<'_, Done> {
         let started = Instant::now();
-        AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().await.unwrap_or_else(|_| {
+        let failed = move |_| {
             let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
             Done::failed(plugin_fault("host_panic", message), started)
-        })
+        };
+        AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().unwrap_or_else(failed).boxed()
     }
 
     async fn poll_from(&self, started: Instant, job: Job) -> Done {
@@ -269,7 +219,7 @@ impl Sandbox {
             };
             (result, store)
         };
-        let Called { result, mut usage } = self.call(call, enter).await;
+        let Called { result, mut usage } = self.caller.call(call, enter).await;
         usage.wall = started.elapsed();
         let (seen, timing) = (session.seen(), session.timing());
         if session.was_starved() {
@@ -284,7 +234,11 @@ impl Sandbox {
     }
 
     /// Asks a plugin for the other members of a service, in a fresh instance and within the limits of a poll.
-    pub async fn members(&self, job: Job) -> Result<Vec<Member>, Failure> {
+    pub fn members(&self, job: Job) -> BoxFuture<'_, Result<Vec<Member>, Failure>> {
+        self.members_from(job).boxed()
+    }
+
+    async fn members_from(&self, job: Job) -> Result<Vec<Member>, Failure> {
         let deadline = Instant::now() + job.timeout;
         let exports = self.exports(&job.plugin).await?;
         let Prepared { call, wire_target, .. } = self.with_session(job, deadline, self.slot().await);
@@ -298,7 +252,7 @@ impl Sandbox {
             };
             (result, store)
         };
-        self.call(call, enter).await.result?.map(setup::members).map_err(convert::failure)
+        self.caller.call(call, enter).await.result?.map(setup::members).map_err(convert::failure)
     }
 
     /// Prepares a call that may send requests.
@@ -306,8 +260,12 @@ impl Sandbox {
         let Job { plugin, target, grant, limits, now, tape, .. } = job;
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
-        let session =
-            Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - reserve_for_report(wall));
+        let session = Session::new(
+            self.caller.lanes.egress(&target.id),
+            grant,
+            egress_limits,
+            deadline - reserve_for_report(wall),
+        );
         let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
         let session = session.with_tape(tape).with_share(&plugin.descriptor().kind);
         let session = Arc::new(session.with_captured(self.captured.of(&owner)));
@@ -321,114 +279,6 @@ impl Sandbox {
             slot,
         };
         Prepared { call, session, wire_target: wire_target(&target, now, wall) }
-    }
-
-    /// Calls a plugin in a fresh store within the limits of the call.
-    ///
-    /// `enter` takes the store and returns it, because the future of a closure cannot be declared to borrow and be
-    /// `Send`.
-    pub(crate) async fn call<T, F>(&self, call: Call, enter: impl FnOnce(Store<State>) -> F) -> Called<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = (wasmtime::Result<T>, Store<State>)> + Send + 'static,
-    {
-        let meter = Arc::new(Meter::default());
-        let Call { limits, log, limiter, session, now, wall, slot } = call;
-        let writer = tracing::enabled!(tracing::Level::DEBUG).then(|| log.clone());
-        let requests = session.as_ref().map(|(session, _)| session.clone());
-        let mut state = State::new(limiter, meter.clone(), log);
-        if let Some((session, owner)) = session {
-            let now = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(0));
-            state = state.with_session(session, self.cache.clone(), owner, now);
-        }
-        let (waiting, output) = (state.waiting.clone(), state.output.clone());
-        let entered = enter(self.store(state, &limits));
-        let future = async move {
-            let (result, store) = entered.await;
-            let state = store.into_data();
-            drop(slot);
-            (result, state)
-        };
-        let budget = Budget { healthy: HEALTHY, most: limits.cpu };
-        let metered = Metered::new(meter.clone(), budget, self.ticking.ticker.clone(), future);
-        let ended = tokio::time::timeout(wall, self.demotable(metered, meter.clone())).await;
-        let mut usage = Usage { cpu: meter.used(), ..Usage::default() };
-        if let Some(session) = requests {
-            let used = session.usage();
-            (usage.requests, usage.bytes, usage.secrets) = (used.requests, used.bytes, session.secrets_used());
-        }
-        let result = match ended {
-            Ok(Ok((result, state))) => {
-                (usage.memory, usage.log_lines) = (state.limiter.memory(), state.log_lines());
-                result.map_err(|error| fault(&error, &state, &limits))
-            }
-            Ok(Err(CpuExhausted)) => Err(cpu_fault(&limits)),
-            Err(_) if waiting.is_set() || meter.used() < wall.min(limits.cpu) / BUSY => Err(Failure {
-                category: FailureCategory::Transient,
-                code: "timeout".to_owned(),
-                cause: Cause::Unreachable,
-                message: format!(
-                    "the poll did not end within {:.1} s: the answer is slow or the timeout is too short",
-                    wall.as_secs_f64()
-                ),
-                retry_after: None,
-            }),
-            Err(_) => Err(plugin_fault(
-                "wall_clock_limit",
-                "the plugin was still running when the poll's timeout expired".to_owned(),
-            )),
-        };
-        if let Some(writer) = writer {
-            writer.written(&output.text());
-        }
-        let result = result.map_err(|failure| with_output(failure, &output.text()));
-        Called { result, usage }
-    }
-
-    fn store(&self, state: State, limits: &Limits) -> Store<State> {
-        let mut store = Store::new(self.engine(), state);
-        store.limiter(|state| &mut state.limiter);
-        store.set_hostcall_fuel(limits.report);
-        store.set_max_component_handles(HANDLES);
-        store.set_epoch_deadline(1);
-        let budget = limits.cpu;
-        store.epoch_deadline_callback(move |context| {
-            let meter = &context.data().meter;
-            let used = meter.measure();
-            if used > budget {
-                return Err(wasmtime::Error::new(CpuExhausted));
-            }
-            if used <= HEALTHY {
-                return Ok(UpdateDeadline::Continue(1));
-            }
-            meter.demote();
-            meter.interrupt();
-            Ok(UpdateDeadline::Yield(1))
-        });
-        store
-    }
-
-    /// Runs a call on this lane until it has used more CPU than a healthy poll, then on the slow lane.
-    async fn demotable<T: Send + 'static>(
-        &self,
-        mut call: Metered<'static, T>,
-        meter: Arc<Meter>,
-    ) -> Result<T, CpuExhausted> {
-        let healthy = poll_fn(|context| match Pin::new(&mut call).poll(context) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending if meter.is_demoted() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        if let Some(result) = healthy.await {
-            return result;
-        }
-        self.demoted.fetch_add(1, Ordering::Relaxed);
-        let mut task = AbortOnDrop(self.lanes.slow().spawn(call));
-        match (&mut task.0).await {
-            Ok(result) => result,
-            // The slow lane ends only with the process, so the error is a panic of the host.
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
     }
 }
 
@@ -449,15 +299,6 @@ fn cause(failure: &Failure, seen: Seen) -> Cause {
 /// request timed out.
 fn reserve_for_report(wall: Duration) -> Duration {
     (wall / 20).max(Duration::from_millis(50)).min(wall / 2)
-}
-
-/// A task that is aborted when its handle is dropped.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// Converts a target to the type of the contract.

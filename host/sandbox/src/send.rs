@@ -1,13 +1,15 @@
 //! Sends one notification with a plugin, in a fresh instance and within the limits of a poll.
 
+use crate::call::Usage;
 use crate::convert;
 use crate::fault::plugin_fault;
 use crate::host::State;
 use crate::host::v0_1::{notifier, types};
 use crate::plugin::Exports;
-use crate::run::{Job, Prepared, Sandbox, Usage};
+use crate::run::{Job, Prepared, Sandbox};
 use egress::Seen;
-use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use model::{AlertEvent, Failure, FailureCategory, Notification, NotifiedAlert, Status};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -27,13 +29,14 @@ pub struct Sent {
 
 impl Sandbox {
     /// Sends a notification. The target of the job is the channel. A panic of the host fails only this attempt.
-    pub async fn send(&self, job: Job, notification: &Notification) -> Sent {
+    pub fn send<'a>(&'a self, job: Job, notification: &'a Notification) -> BoxFuture<'a, Sent> {
         let started = Instant::now();
-        AssertUnwindSafe(self.send_from(started, job, notification)).catch_unwind().await.unwrap_or_else(|_| {
+        let failed = move |_| {
             let message = "Polliwog itself failed while it sent this: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             Sent { result: Err(plugin_fault("host_panic", message)), usage, seen: Seen::default() }
-        })
+        };
+        AssertUnwindSafe(self.send_from(started, job, notification)).catch_unwind().unwrap_or_else(failed).boxed()
     }
 
     async fn send_from(&self, started: Instant, job: Job, notification: &Notification) -> Sent {
@@ -62,7 +65,7 @@ impl Sandbox {
             };
             (result, store)
         };
-        let called = self.call(call, enter).await;
+        let called = self.caller.call(call, enter).await;
         let mut usage = called.usage;
         usage.wall = started.elapsed();
         let result = match called.result {

@@ -1,10 +1,10 @@
 //! How a service becomes a target: the steps of a descriptor, and the members of a service.
 
 use crate::host::v0_1::types;
-use crate::schema::Schema;
 use crate::secret_spec::{SecretSpec, with_account};
-use crate::text::clean;
 use egress::Fingerprint;
+use model::clean;
+use schema::Schema;
 use serde_json::Value;
 use std::net::IpAddr;
 

@@ -3,7 +3,7 @@
 use super::{MESSAGE, NAME, is_label_name, is_metric_name, outcome};
 use crate::Limits;
 use crate::host::v0_1::types;
-use crate::schema::Schema;
+use schema::Schema;
 use std::collections::{HashMap, HashSet};
 
 /// Limits that are small enough for arbitrary bytes to reach.

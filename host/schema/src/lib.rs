@@ -1,10 +1,15 @@
-//! The JSON Schema of a plugin's settings. The schema comes from the plugin, so it is not trusted.
+//! Validates the settings of a plugin against its JSON Schema. The schema comes from the plugin, so it is not trusted.
+//!
+//! The validator of the library is generic, so the crate that uses it compiles it. It has this small crate, because
+//! nothing in it needs to be fast.
+
+#![forbid(unsafe_code)]
 
 mod plain;
 
-use crate::text::clean;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
+use model::clean;
 use serde_json::Value;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +41,7 @@ pub struct SettingsProblem {
 
 impl SettingsProblem {
     /// Creates a problem from a plugin's message. If the message begins with a name in quotes, that is the setting.
-    pub(crate) fn from_plugin(message: String) -> Self {
+    pub fn from_plugin(message: String) -> Self {
         let quoted = message.strip_prefix('"').and_then(|rest| rest.split_once('"'));
         Self { setting: quoted.map(|(name, _)| name.to_owned()), message }
     }
@@ -49,12 +54,12 @@ impl fmt::Display for SettingsProblem {
 }
 
 /// A schema that can validate settings. It is compiled again if it is needed after [`rest`](Self::rest).
-pub(crate) struct Schema(Mutex<Option<Arc<Validator>>>);
+pub struct Schema(Mutex<Option<Arc<Validator>>>);
 
 impl Schema {
     /// Parses a document and compiles it to a schema. The error completes a sentence that begins with "its settings
     /// schema".
-    pub(crate) fn read(text: &str) -> Result<(Value, Self), String> {
+    pub fn read(text: &str) -> Result<(Value, Self), String> {
         if text.len() > LONGEST {
             return Err("is longer than 256 KiB".to_owned());
         }
@@ -66,7 +71,7 @@ impl Schema {
     }
 
     /// Frees the memory of the validator until it is needed.
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -79,7 +84,7 @@ impl Schema {
     }
 
     /// Returns a problem of the schema itself: no settings are valid, or one of its defaults is not valid.
-    pub(crate) fn own_problem(&self, document: &Value) -> Option<String> {
+    pub fn own_problem(&self, document: &Value) -> Option<String> {
         if *document == false {
             return Some("is false: no settings can be valid".to_owned());
         }
@@ -97,7 +102,7 @@ impl Schema {
     }
 
     /// Returns the problems of settings. `document` must be the source of this schema.
-    pub(crate) fn problems(&self, document: &Value, settings: &Value) -> Vec<SettingsProblem> {
+    pub fn problems(&self, document: &Value, settings: &Value) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
         unknown_keys(SchemaPart { root: document, schema: document }, settings, "", &mut problems);
         let has_unknown_keys = !problems.is_empty();

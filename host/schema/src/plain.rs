@@ -1,8 +1,8 @@
 //! Converts errors of the validator to plain language for operators.
 
-use crate::text::clean;
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
+use model::clean;
 use serde_json::Value;
 
 /// Maximum length of a shown value in bytes.
