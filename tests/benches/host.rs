@@ -2,8 +2,8 @@
 //!
 //! A server in this process answers and keeps the time of every request; the host is a separate process, and the
 //! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
-//! With `BASELINE=/path/to/polliwog`, the measurements `readers`, `peers`, `addresses` and `idle` also run that
-//! older program.
+//! With `PROGRAMS=NAME=/path/to/polliwog,…`, the measurements `readers`, `peers`, `addresses` and `idle` also run those
+//! programs.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Host, Requests, buckets, config, discard, get, interpolated, quantile, send, serve};
+use support::{Host, Requests, buckets, config, discard, get, interpolated, programs, quantile, send, serve};
 
 fn main() {
     peers::run_bare_if_asked();
@@ -214,11 +214,7 @@ fn readers(port: u16, requests: &Requests) {
     const ROUNDS: usize = 5;
     let scheduler = "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256";
     let config = config(port, 10_000, "10s", scheduler);
-    let this = Path::new(env!("CARGO_BIN_EXE_polliwog")).to_owned();
-    let baseline = std::env::var_os("BASELINE").map(std::path::PathBuf::from);
-    let programs: Vec<(&str, std::path::PathBuf)> =
-        baseline.into_iter().map(|program| ("baseline", program)).chain([("this", this)]).collect();
-    for (name, program) in &programs {
+    for (name, program) in &programs() {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::start_program(program, folder.path(), &config);
         requests.wait(40_000);

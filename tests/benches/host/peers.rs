@@ -4,7 +4,7 @@
 //! Work that fills the cores is done in turn. Rare polls are done by all at the same time, each with a separate server:
 //! a shared machine is faster at some times than at others.
 
-use super::support::{Host, Requests, config_at, cpu, memory, separate_address, serve, serve_at};
+use super::support::{Host, Requests, config_at, cpu, memory, programs, separate_address, serve, serve_at};
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -137,7 +137,7 @@ fn in_turn(load: Load, port: u16, requests: &Requests) {
             thread::sleep(WARM_UP);
             let before = begin(&peer, requests);
             thread::sleep(WINDOW);
-            note(&mut rows, name, end(&peer, requests, before));
+            note(&mut rows, &name, end(&peer, requests, before));
         }
     }
     print(&rows);
@@ -172,10 +172,8 @@ fn together(load: Load) {
 type Start = Box<dyn Fn(u16) -> Option<Peer>>;
 
 /// Returns the peers for a load.
-fn starts(load: Load) -> Vec<(&'static str, Start)> {
-    let this = ("polliwog", PathBuf::from(env!("CARGO_BIN_EXE_polliwog")));
-    let before = std::env::var_os("BASELINE").map(|program| ("baseline", PathBuf::from(program)));
-    let host = move |(name, program): (&'static str, PathBuf)| {
+fn starts(load: Load) -> Vec<(String, Start)> {
+    let host = move |(name, program): (String, PathBuf)| {
         let start = move |port| {
             let folder = tempfile::tempdir().unwrap();
             let interval = format!("{}s", load.seconds);
@@ -187,9 +185,9 @@ fn starts(load: Load) -> Vec<(&'static str, Start)> {
     };
     let bare: Start = Box::new(move |port| Some(start_bare(port, load)));
     let prometheus: Start = Box::new(move |port| start_prometheus(port, load));
-    [("bare loop", bare), ("Prometheus", prometheus)]
+    [("bare loop".to_owned(), bare), ("Prometheus".to_owned(), prometheus)]
         .into_iter()
-        .chain(before.into_iter().chain([this]).map(host))
+        .chain(programs().into_iter().map(host))
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,6 +15,18 @@ use std::time::{Duration, Instant};
 const TOKEN: &str = "a-token-for-the-benchmark";
 /// Ten dependencies, about as long as such answers are.
 const DEPENDENCIES: usize = 10;
+
+/// The programs to compare, each with its name: those of the variable `PROGRAMS`, such as `old=/path/to/polliwog`,
+/// separated by commas, and this one.
+pub(crate) fn programs() -> Vec<(String, PathBuf)> {
+    let named = std::env::var("PROGRAMS").unwrap_or_default();
+    let pair = |entry: &str| {
+        let (name, path) = entry.split_once('=').unwrap_or_else(|| panic!("PROGRAMS: {entry:?} is not NAME=PATH"));
+        (name.to_owned(), PathBuf::from(path))
+    };
+    let this = ("polliwog".to_owned(), PathBuf::from(env!("CARGO_BIN_EXE_polliwog")));
+    named.split(',').filter(|entry| !entry.is_empty()).map(pair).chain([this]).collect()
+}
 
 /// Whether the dependencies of the targets under `/toggled/` are down.
 pub(crate) static DOWN: AtomicBool = AtomicBool::new(false);
