@@ -1,6 +1,6 @@
 //! Compiles the guests and lists them for the tests.
 
-use plugin_build::{What, components};
+use plugin_build::{Components, build, write};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ fn main() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let texts = texts();
     let mut list = String::new();
-    for (name, file) in components("..", &What::ExamplesOf("guests", &names), &["tests/guests"]) {
+    for (name, file) in build("..", &Components::ExamplesOf("tests/guests", &names), &["tests/guests"]) {
         let constant = name.replace('-', "_").to_uppercase();
         writeln!(list, "/// The guest `{name}`.\npub const {constant}: &[u8] = include_bytes!({file:?});")
             .expect("writing to a string never fails");
@@ -53,5 +53,5 @@ fn main() {
     }
     list.push_str(&each(&names, &texts));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    std::fs::write(out.join("guests.rs"), list).expect("OUT_DIR can be written to");
+    write(&out.join("guests.rs"), list);
 }

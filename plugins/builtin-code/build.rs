@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use std::env;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::exit;
 
 fn main() {
@@ -32,7 +32,7 @@ fn main() {
     }
     let archive = out.join("archive.zst");
     let packed = machine_code::pack(&all).expect("memory suffices for an archive of some megabytes");
-    std::fs::write(&archive, packed).expect("OUT_DIR is writable");
+    write(&archive, &packed);
     let source = format!(
         "/// The machine code of all built-in plugins.\n\
          static ARCHIVE: Archive = Archive {{ packed: include_bytes!({archive:?}), size: {} }};\n\
@@ -40,5 +40,13 @@ fn main() {
          pub static ALL: &[BuiltIn] = &[\n{list}];\n",
         all.len()
     );
-    std::fs::write(out.join("code.rs"), source).expect("OUT_DIR is writable");
+    write(&out.join("code.rs"), source.as_bytes());
+}
+
+/// Writes a file. A full disk, for example, ends the build with one sentence.
+fn write(path: &Path, content: &[u8]) {
+    if let Err(error) = std::fs::write(path, content) {
+        println!("cargo::error=cannot write {}: {error}", path.display());
+        exit(1)
+    }
 }

@@ -1,6 +1,6 @@
 //! Compiles the built-in plugins and lists them for `src/lib.rs`.
 
-use plugin_build::{What, components};
+use plugin_build::{Components, build, write};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ const SOURCES: [&str; 18] = [
 
 fn main() {
     let mut list = String::from("&[\n");
-    for (name, file) in components("../..", &What::Packages(&PLUGINS), &SOURCES) {
+    for (name, file) in build("../..", &Components::Packages(&PLUGINS), &SOURCES) {
         let kind = name.trim_start_matches("plugin-");
         writeln!(
             list,
@@ -58,5 +58,5 @@ fn main() {
     }
     list.push_str("]\n");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    std::fs::write(out.join("builtin.rs"), list).expect("OUT_DIR is writable");
+    write(&out.join("builtin.rs"), list);
 }
