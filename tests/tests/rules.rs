@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+#[path = "rules/builds.rs"]
+mod builds;
 #[path = "rules/circles.rs"]
 mod circles;
 #[path = "rules/language.rs"]
@@ -90,6 +92,40 @@ fn lower_crates_do_not_name_higher_ones() {
     }
     for (from, named) in edges.iter().filter(|(from, _)| *from != "tests") {
         assert!(!named.contains("polliwog"), "{from} names polliwog");
+    }
+}
+
+#[test]
+fn a_poll_runs_through_optimised_crates_only() {
+    assert_eq!(builds::unoptimised(&root()), Vec::<String>::new());
+}
+
+/// After the first command of the README, the second builds only the tests.
+#[test]
+fn the_program_and_its_tests_share_their_dependencies() {
+    assert_eq!(builds::built_twice(&root()), Vec::<String>::new());
+}
+
+#[test]
+fn each_crate_of_the_program_has_a_known_cost() {
+    assert_eq!(builds::without_cost(&root()), Vec::<String>::new());
+}
+
+/// For each other crate, `cargo test` would start rustdoc to find nothing.
+#[test]
+fn only_crates_with_examples_test_their_documentation() {
+    let is_example = |line: &str| matches!(line.trim(), "/// ```" | "//! ```");
+    let with_examples: BTreeSet<PathBuf> = rust_files()
+        .into_iter()
+        .filter(|file| std::fs::read_to_string(file).unwrap().lines().any(is_example))
+        .map(|file| file.ancestors().find(|folder| folder.join("Cargo.toml").exists()).unwrap().to_owned())
+        .collect();
+    for package in metadata()["packages"].as_array().unwrap() {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let expected = with_examples.contains(manifest.parent().unwrap());
+        for target in package["targets"].as_array().unwrap().iter().filter(|target| target["kind"][0] == "lib") {
+            assert_eq!(target["doctest"], expected, "{}: set doctest in [lib]", manifest.display());
+        }
     }
 }
 
