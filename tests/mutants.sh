@@ -93,7 +93,11 @@ fresh() {
 
 # Limits CPU time: a step that waits for other work of the machine has not hung. One that blocks ends after an hour.
 simulate() (cd "$copy" && ulimit -S -t 300 && timeout 3600 "$@" 2>&1)
-scheduler() { simulate cargo run --quiet --release --locked -p scheduler --example seeds -- --seeds "$seeds"; }
+# The profile builds the scheduler for size.
+scheduler() {
+    simulate cargo run --quiet --release --config profile.release.package.scheduler.opt-level=3 --locked -p scheduler \
+        --example seeds -- --seeds "$seeds"
+}
 notify() { SEEDS=$((seeds / 16)) simulate cargo test --quiet --locked -p notify --test chaos --test rules; }
 
 # Parses a mutant: sets `name`, `file`, `from` and `to`.
