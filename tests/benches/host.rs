@@ -20,7 +20,6 @@ mod support;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;

@@ -111,20 +111,31 @@ fn each_crate_of_the_program_has_a_known_cost() {
     assert_eq!(builds::without_cost(&root()), Vec::<String>::new());
 }
 
-/// For each other crate, `cargo test` would start rustdoc to find nothing.
+/// Otherwise `cargo test` would build empty test programs, and start rustdoc to find nothing.
 #[test]
-fn only_crates_with_examples_test_their_documentation() {
-    let is_example = |line: &str| matches!(line.trim(), "/// ```" | "//! ```");
-    let with_examples: BTreeSet<PathBuf> = rust_files()
-        .into_iter()
-        .filter(|file| std::fs::read_to_string(file).unwrap().lines().any(is_example))
-        .map(|file| file.ancestors().find(|folder| folder.join("Cargo.toml").exists()).unwrap().to_owned())
-        .collect();
+fn only_crates_with_tests_and_examples_are_built_for_them() {
+    let packages_with = |marks: &[&str]| -> BTreeSet<PathBuf> {
+        let is_marked = |file: &PathBuf| {
+            let text = std::fs::read_to_string(file).unwrap();
+            text.lines().any(|line| marks.iter().any(|mark| line.trim().starts_with(mark)))
+        };
+        let in_source = |file: &PathBuf| file.components().any(|part| part.as_os_str() == "src");
+        let files = rust_files().into_iter().filter(|file| in_source(file) && is_marked(file));
+        files.map(|file| file.ancestors().find(|folder| folder.join("Cargo.toml").exists()).unwrap().into()).collect()
+    };
+    let (tested, documented) = (packages_with(&["#[test]", "#[tokio::test"]), packages_with(&["/// ```", "//! ```"]));
     for package in metadata()["packages"].as_array().unwrap() {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        let expected = with_examples.contains(manifest.parent().unwrap());
-        for target in package["targets"].as_array().unwrap().iter().filter(|target| target["kind"][0] == "lib") {
-            assert_eq!(target["doctest"], expected, "{}: set doctest in [lib]", manifest.display());
+        let is_in = |packages: &BTreeSet<PathBuf>| packages.contains(manifest.parent().unwrap());
+        for target in package["targets"].as_array().unwrap() {
+            let kind = target["kind"][0].as_str().unwrap();
+            let what = format!("the {kind} {} of {}", target["name"], manifest.display());
+            if ["lib", "bin"].contains(&kind) {
+                assert_eq!(target["test"], is_in(&tested), "{what}: set test in its Cargo.toml");
+            }
+            if kind == "lib" {
+                assert_eq!(target["doctest"], is_in(&documented), "{what}: set doctest in its Cargo.toml");
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The part of WASI that plugins get.
 //!
-//! The tool chains of Rust, JavaScript and Python import most of WASI 0.2, whether the plugin uses it or not. The
-//! interfaces that their runtimes use are the library's, without access to the system. Files and sockets have nothing
-//! behind them: there are no directories, and every function refuses. So none of the library's code for files and
-//! sockets is in the program.
+//! The tool chains of Rust, JavaScript and Python import most of WASI 0.2, whether the plugin uses it or not. Clocks,
+//! random numbers and streams are the library's, without access to the system. Everything else has nothing behind it:
+//! there are no arguments, variables, terminals and directories, and each function of files and sockets refuses. So none
+//! of the library's code for them is in the program.
 
 use crate::host::State;
 use std::sync::Arc;
@@ -15,17 +15,11 @@ use wasmtime_wasi::p2::bindings::{cli, random};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView};
 
 /// The interfaces of [`add_to_linker`].
-const PROVIDED: [&str; 18] = [
-    "wasi:cli/environment",
+const PROVIDED: [&str; 12] = [
     "wasi:cli/exit",
     "wasi:cli/stderr",
     "wasi:cli/stdin",
     "wasi:cli/stdout",
-    "wasi:cli/terminal-input",
-    "wasi:cli/terminal-output",
-    "wasi:cli/terminal-stderr",
-    "wasi:cli/terminal-stdin",
-    "wasi:cli/terminal-stdout",
     "wasi:clocks/monotonic-clock",
     "wasi:clocks/wall-clock",
     "wasi:io/error",
@@ -36,7 +30,13 @@ const PROVIDED: [&str; 18] = [
     "wasi:random/random",
 ];
 /// The interfaces without anything behind them, each with the resource types that it defines.
-const EMPTY: [(&str, &[&str]); 9] = [
+const EMPTY: [(&str, &[&str]); 15] = [
+    ("wasi:cli/environment", &[]),
+    ("wasi:cli/terminal-input", &["terminal-input"]),
+    ("wasi:cli/terminal-output", &["terminal-output"]),
+    ("wasi:cli/terminal-stderr", &[]),
+    ("wasi:cli/terminal-stdin", &[]),
+    ("wasi:cli/terminal-stdout", &[]),
     ("wasi:filesystem/preopens", &[]),
     ("wasi:filesystem/types", &["descriptor", "directory-entry-stream"]),
     ("wasi:sockets/instance-network", &[]),
@@ -66,17 +66,12 @@ pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
     random::insecure::add_to_linker::<State, WasiRandom>(linker, State::random)?;
     random::insecure_seed::add_to_linker::<State, WasiRandom>(linker, State::random)?;
-    cli::environment::add_to_linker::<State, WasiCli>(linker, State::cli)?;
     cli::exit::add_to_linker::<State, WasiCli>(linker, State::cli)?;
-    cli::terminal_input::add_to_linker::<State, WasiCli>(linker, State::cli)?;
-    cli::terminal_output::add_to_linker::<State, WasiCli>(linker, State::cli)?;
-    cli::terminal_stderr::add_to_linker::<State, WasiCli>(linker, State::cli)?;
-    cli::terminal_stdin::add_to_linker::<State, WasiCli>(linker, State::cli)?;
-    cli::terminal_stdout::add_to_linker::<State, WasiCli>(linker, State::cli)?;
     Ok(())
 }
 
-/// Returns the linker for a component: `linker`, with the functions of files and sockets that the component imports.
+/// Returns the linker for a component: `linker`, with the functions that the component imports of interfaces without
+/// anything behind them.
 pub(crate) fn linker_for(component: &Component, linker: &Linker<State>) -> Result<Linker<State>> {
     let (mut linker, engine) = (linker.clone(), component.engine());
     for (name, import) in component.component_type().imports(engine) {
