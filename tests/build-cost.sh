@@ -16,7 +16,7 @@ if [ -n "${BUILD_COST_LOG:-}" ] && [ $# -gt 0 ]; then
     name=${CARGO_PKG_NAME:-}
     [ -n "$name" ] || exit "$status"
     [[ " $* " == *" --target wasm32-wasip2 "* ]] && name+=" (plugins)"
-    # The second line is that of the processes that have ended. A pipe would be a process of its own, without any.
+    # The second line is that of the processes that have ended. A pipe would be another process, without any.
     times >"$BUILD_COST_LOG.$$"
     tail -1 "$BUILD_COST_LOG.$$" | awk -v name="$name" '
         { for (i = 1; i <= 2; i++) { split($i, part, /[ms]/); seconds += part[1] * 60 + part[2] } }

@@ -2,8 +2,8 @@
 //!
 //! The tool chains of Rust, JavaScript and Python import most of WASI 0.2, whether the plugin uses it or not. Clocks,
 //! random numbers and streams are the library's, without access to the system. Everything else has nothing behind it:
-//! there are no arguments, variables, terminals and directories, and each function of files and sockets refuses. So none
-//! of the library's code for them is in the program.
+//! there are no arguments, variables, terminals and directories, and each function of files and sockets refuses. So
+//! none of the library's code for them is in the program.
 
 use crate::host::State;
 use std::sync::Arc;

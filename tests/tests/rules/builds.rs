@@ -32,7 +32,7 @@ const COLD: [(&str, &str); 31] = [
     ("rusqlite_migration", "runs when the database is opened"),
     ("rustls-native-certs", "runs at the start"),
     ("schema", "checks settings when they change"),
-    ("sd-notify", "runs at the start, and tells systemd that the host is alive"),
+    ("sd-notify", "runs at the start and on a timer of systemd"),
     ("semver", "runs at the start, and compares versions of interfaces"),
     ("target-lexicon", "runs at the start"),
     ("tempfile", "runs when a plugin is compiled"),
@@ -89,7 +89,7 @@ fn levels(manifest: &str, section: &str) -> BTreeMap<String, String> {
     lines.filter_map(entry).collect()
 }
 
-/// What is wrong with the levels of the profile `release`.
+/// Returns the problems of the levels of the profile `release`.
 pub(crate) fn unoptimised(root: &Path) -> Vec<String> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
