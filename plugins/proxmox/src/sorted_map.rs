@@ -182,8 +182,8 @@ impl<K: Ord, V> SortedMap<K, V> {
     }
 }
 
-/// The places of a list in the order of its entries; equal entries stay in their order. A sort of the entries themselves
-/// would be compiled for each type.
+/// The places of a list in the order of its entries; equal entries stay in their order. A sort of the entries
+/// themselves would be compiled for each type.
 fn order(number: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..number).collect();
     places.sort_by(|a, b| compare(*a, *b));
