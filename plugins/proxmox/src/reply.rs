@@ -1,7 +1,7 @@
 //! Reading a server's replies.
 //!
-//! A type is deserialized by one function from one kind of input, a `&str`: each other combination would compile all its
-//! fields again, which makes a plugin larger and its build longer.
+//! A type is deserialized by one function from one kind of input, a `&str`. Each other combination would compile all
+//! its fields again, which makes a plugin larger and its build longer.
 
 use crate::error::Error;
 use crate::product::Product;
