@@ -100,7 +100,7 @@ fn a_poll_runs_through_optimised_crates_only() {
     assert_eq!(builds::unoptimised(&root()), Vec::<String>::new());
 }
 
-/// After the first command of the README, the second builds only the tests.
+/// Otherwise a build of the tests after one of the program in the same profile would build dependencies again.
 #[test]
 fn the_program_and_its_tests_share_their_dependencies() {
     assert_eq!(builds::built_twice(&root()), Vec::<String>::new());

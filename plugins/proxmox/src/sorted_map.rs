@@ -1,7 +1,7 @@
 //! A map in the order of its keys, for maps that have few entries or are built at once.
 //!
-//! It is a sorted list. The standard library's tree would be a third of the code of each plugin for Proxmox, because
-//! all of it is compiled again for each type of keys and values, of which a plugin has some thirty.
+//! It is a sorted list. The standard library's tree was 40 % of the code that the compiler got for `pve`, because all
+//! of it is compiled again for each type of keys and values, of which that plugin has some thirty.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
