@@ -41,6 +41,16 @@ pub(crate) enum Fed {
 }
 
 impl Fed {
+    /// Whether records of devices were not read before, or are not from now on.
+    pub(crate) fn is_interruption(&self) -> bool {
+        match self {
+            Self::Record(..) => false,
+            Self::Attached(bucket, _) | Self::CaughtUp(bucket) | Self::Failed(bucket, _) => {
+                matches!(bucket, Bucket::Info | Bucket::State)
+            }
+        }
+    }
+
     /// The device of a state.
     pub(crate) fn device_of_state(&self) -> Option<&str> {
         match self {
@@ -223,5 +233,16 @@ mod tests {
         }
         assert_eq!(of(Bucket::Info, info_key("host-1")), None);
         assert_eq!(Fed::CaughtUp(Bucket::State).device_of_state(), None);
+    }
+
+    #[test]
+    fn an_interruption_is_one_of_the_records_of_devices() {
+        let all = |bucket| {
+            let record = Fed::Record(bucket, String::new(), Bytes::new(), 1);
+            [Fed::Attached(bucket, String::new()), Fed::CaughtUp(bucket), Fed::Failed(bucket, String::new()), record]
+                .map(|fed| fed.is_interruption())
+        };
+        assert_eq!([all(Bucket::Info), all(Bucket::State)], [[true, true, true, false]; 2]);
+        assert_eq!([all(Bucket::Leases), all(Bucket::Assignments)], [[false; 4]; 2]);
     }
 }

@@ -11,6 +11,7 @@
 
 mod assignments;
 mod detail;
+mod disagreements;
 mod kept;
 mod noticed;
 mod phases;

@@ -1,6 +1,7 @@
 //! The loop of an operator.
 
 use super::assignments::{Assignments, Draft, Outcome, hash, meaning, owner, write};
+use super::disagreements::Disagreements;
 use super::kept::{EVERY, Kept};
 use super::noticed::{Noticed, log};
 use super::records::apply;
@@ -17,15 +18,13 @@ use fleet::wire::{Assignment, Deployment, HeartbeatPayload, Lease, decode};
 use fleet::{Applied, Input, PREFETCHED};
 use futures_util::StreamExt;
 use model::EventKind;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Records that wait for the loop.
 const WAITING: usize = 10_000;
-/// After this number of heartbeats in a row that do not agree with what is held, the agent has to send all its records.
-const DISAGREEMENTS: u8 = 3;
 /// A clock of a device that differs by more than this is shown.
 const SKEW: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
@@ -41,8 +40,7 @@ pub(super) struct Work {
     kept: Kept,
     /// The text by which agents know the stream of states, while it is not written.
     unsigned: Option<String>,
-    /// How often in a row the heartbeat of a device did not agree.
-    disagreeing: HashMap<String, u8>,
+    disagreements: Disagreements,
 }
 
 impl Work {
@@ -55,7 +53,7 @@ impl Work {
             notices,
             assignments: Assignments::default(),
             unsigned: None,
-            disagreeing: HashMap::new(),
+            disagreements: Disagreements::default(),
         }
     }
 
@@ -235,6 +233,9 @@ impl Work {
     }
 
     async fn fed(&mut self, fed: Fed) {
+        if fed.is_interruption() {
+            self.disagreements.forget();
+        }
         match fed {
             Fed::Attached(bucket, incarnation) => {
                 self.kept.attached(bucket, &incarnation);
@@ -347,13 +348,8 @@ impl Work {
             if beat.dirty > 0 && applied == Applied::Differs { Applied::Same } else { applied }
         };
         if !matches!(applied, Applied::Differs | Applied::Refused) {
-            self.disagreeing.remove(device);
-            return;
-        }
-        let count = self.disagreeing.entry(device.to_owned()).or_default();
-        *count += 1;
-        if *count >= DISAGREEMENTS {
-            self.disagreeing.remove(device);
+            self.disagreements.end(device);
+        } else if self.disagreements.note(device, self.shared.seconds()) {
             tracing::info!("the records of device {device} differ from those that it sent; it has to send all");
             let _ = self.shared.connection.client.publish(resync(device), Bytes::new()).await;
         }
