@@ -11,15 +11,14 @@ use std::process::Command;
 const ROOTS: [&str; 8] = ["egress", "engine", "metrics", "model", "notify", "sandbox", "scheduler", "store"];
 /// Dependencies of these crates that a poll does not run through, each with the reason. What only they use is not
 /// searched.
-const COLD: [(&str, &str); 31] = [
+const COLD: [(&str, &str); 30] = [
     ("addr2line", "finds the lines of a trap"),
-    ("aho-corasick", "runs after a faster search has found a part of a secret"),
     ("catalog", "runs when a plugin file changes"),
     ("config", "runs when the configuration changes"),
     ("cranelift-codegen", "compiles plugins"),
     ("encoding_rs", "finds the functions of a trap"),
     ("gimli", "finds the lines of a trap"),
-    ("idna", "names of hosts that are not ASCII"),
+    ("icu_locale_core", "names of locales, of which none is asked for"),
     ("jiff", "runs when a silence begins or ends"),
     ("libm", "only for a CPU without the instructions"),
     ("libsqlite3-sys", "C code; its level is set by measuring"),
