@@ -37,7 +37,7 @@ const COLD: [(&str, &str); 30] = [
     ("tempfile", "runs when a plugin is compiled"),
     ("thiserror", "only errors"),
     ("wasmparser", "reads plugins when they are compiled"),
-    ("wasmtime-environ", "describes compiled plugins when they are loaded"),
+    ("wasmtime-environ", "a poll looks up functions and types: fast enough at \"z\", not at 0"),
     ("wasmtime-internal-component-util", "only names of types"),
     ("wasmtime-internal-cranelift", "compiles plugins"),
     ("wasmtime-wasi", "a poll calls it a few times at most"),
