@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn only_a_difference_that_stays_counts() {
-        /// What happens to a device in a second.
+        /// An event of a device.
         enum Step {
             Differs(u32),
             Agrees,
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(asks(&[Differs(0), Differs(8), Agrees, Differs(38)]), 0);
         assert_eq!(asks(&[Differs(0), Differs(8), Interrupted, Differs(38)]), 0);
         let long: Vec<Step> = (0..9).map(|beat| Differs(beat * 30)).collect();
-        assert_eq!(asks(&long), 3, "it is asked again if that did not help");
+        assert_eq!(asks(&long), 3, "it has to send all again if that did not help");
     }
 
     #[test]
