@@ -9,8 +9,8 @@ use std::process::Command;
 
 /// The crates of this repository that a poll runs through.
 const ROOTS: [&str; 8] = ["egress", "engine", "metrics", "model", "notify", "sandbox", "scheduler", "store"];
-/// Dependencies of these crates that a poll does not run through, each with the reason. What only they use is not
-/// searched.
+/// Dependencies of these crates that may have another level than [`FAST`], each with the reason. What only they use is
+/// not searched.
 const COLD: [(&str, &str); 30] = [
     ("addr2line", "finds the lines of a trap"),
     ("catalog", "runs when a plugin file changes"),

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 /// After this number of differences in a row, the agent has to send all its records.
 const MOST: u8 = 3;
-/// Those of less than this number of seconds count as one: a device that connects sends several heartbeats at once.
+/// The least number of seconds between two differences that count. A device that connects sends several heartbeats at
+/// once; later ones have more time between them.
 const APART: u32 = 5;
 
 /// The number of differences of each device, and the second of the last one that counted.
