@@ -39,7 +39,7 @@ fn main() {
 /// Returns the least and the median CPU time of 20 polls after the first one.
 fn proxmox(nodes: usize, guests: usize) -> (Duration, Duration) {
     let runtime = Runtime::new().expect("a runtime");
-    let bench = runtime.block_on(tests::proxmox::Bench::new("pve", env!("CARGO_BIN_EXE_compile")));
+    let bench = runtime.block_on(tests::proxmox::Bench::new("pve"));
     let path = format!("pve/nodes-{nodes}+guests-{guests}");
     let mut times: Vec<Duration> = (0..=20)
         .map(|n| {

@@ -101,8 +101,7 @@ impl World {
         let sandbox = Arc::new(Sandbox::new(slots, compiler, &egress).expect("the sandbox can be created"));
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let url = serve(seen.clone()).await;
-        let http = builtin::ALL.iter().find(|plugin| plugin.kind == "http").expect("http is a built-in plugin");
-        let honest = sandbox.load(http.component).await.expect("the built-in plugin can be loaded");
+        let honest = crate::built_in(&sandbox, "http").await;
         Self { sandbox, url, honest, seen }
     }
 

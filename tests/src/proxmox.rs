@@ -36,21 +36,21 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Uses the simulated estate. `compile` is a program that compiles plugins.
-    pub async fn new(product: &'static str, compile: &str) -> Self {
-        Self::with(product, compile, demo::router(Instant::now(), || NOW)).await
+    /// Uses the simulated estate.
+    pub async fn new(product: &'static str) -> Self {
+        Self::with(product, demo::router(Instant::now(), || NOW)).await
     }
 
     /// Uses another server.
-    pub async fn with(product: &'static str, compile: &str, router: axum::Router) -> Self {
+    pub async fn with(product: &'static str, router: axum::Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
         let base = format!("http://{}", listener.local_addr().expect("it is bound"));
         tokio::spawn(async { axum::serve(listener, router).await });
-        let compiler = Compiler::temporary((compile, &[]), [7; 32], 2).expect("a temporary folder");
+        // Nothing is compiled.
+        let compiler = Compiler::temporary(("/no/such/program", &[]), [7; 32], 1).expect("a temporary folder");
         let config = Config { instance_slots: 64, lanes: NonZeroUsize::MIN, ..Config::default() };
         let sandbox = Sandbox::new(config, compiler, &Egress::new(egress::Config::default())).expect("a sandbox");
-        let component = builtin::ALL.iter().find(|plugin| plugin.kind == product).expect("it is built in").component;
-        let plugin = sandbox.load(component).await.unwrap_or_else(|refusal| panic!("{product}: {}", refusal.message));
+        let plugin = crate::built_in(&sandbox, product).await;
         let (secret, settings) = needs(product);
         Self { sandbox, plugin, base, product, secret, settings, polls: AtomicUsize::new(0) }
     }

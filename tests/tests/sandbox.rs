@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tests::guests;
+use tests::{built_in, guests};
 use tokio::net::TcpListener;
 
 fn sandbox_with(slots: u32) -> Arc<Sandbox> {
@@ -96,7 +96,7 @@ async fn an_honest_plugin_reports() {
 #[tokio::test]
 async fn the_cause_of_a_failure_is_what_happened_to_its_requests() {
     let sandbox = sandbox_with(8);
-    let plugin = sandbox.load(builtin("proactive-deps")).await.unwrap();
+    let plugin = built_in(&sandbox, "proactive-deps").await;
     let server = server().await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for (url, timeout, code, cause) in [
@@ -140,7 +140,7 @@ async fn builtin_plugins_load_without_a_compiler() {
 async fn every_builtin_plugin_describes_itself() {
     let sandbox = sandbox_with(8);
     for plugin in builtin::ALL {
-        let loaded = sandbox.load(plugin.component).await.unwrap();
+        let loaded = built_in(&sandbox, plugin.kind).await;
         assert_eq!(loaded.descriptor().kind.as_str(), plugin.kind);
         assert!(loaded.descriptor().settings_schema.is_object() && !loaded.descriptor().summary.is_empty());
         let problems = sandbox.check_settings(&loaded, &serde_json::json!({ "no_such_key": 1 })).await.unwrap();
@@ -150,7 +150,7 @@ async fn every_builtin_plugin_describes_itself() {
             plugin.kind
         );
     }
-    let mapping = sandbox.load(builtin("mapping")).await.unwrap();
+    let mapping = built_in(&sandbox, "mapping").await;
     let settings = serde_json::json!({ "fields": { "name": "n" } });
     let problems = sandbox.check_settings(&mapping, &settings).await.unwrap();
     assert!(
@@ -203,7 +203,7 @@ async fn a_limit_message_names_the_active_functions() {
 #[tokio::test]
 async fn a_host_panic_fails_only_the_current_poll() {
     let sandbox = sandbox_with(8);
-    let (plugin, url) = (sandbox.load(builtin("http")).await.unwrap(), server().await);
+    let (plugin, url) = (built_in(&sandbox, "http").await, server().await);
     // The deadline overflows, which panics.
     let done = sandbox.poll(job(&plugin, &url, Duration::MAX)).await;
     let (category, code, message) = failure(&done);
@@ -275,7 +275,7 @@ async fn every_poll_has_a_fresh_instance_and_the_targets_cache() {
 async fn healthy_polls_continue_beside_eight_endless_loops() {
     let sandbox = sandbox_with(32);
     let endless = sandbox.load(guests::ENDLESS_LOOP).await.unwrap();
-    let honest = sandbox.load(builtin("http")).await.unwrap();
+    let honest = built_in(&sandbox, "http").await;
     let url = server().await;
     let ended = Arc::new(AtomicUsize::new(0));
     let loops: Vec<_> = (0..8)

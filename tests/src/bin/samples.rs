@@ -14,7 +14,6 @@ async fn main() -> ExitCode {
         eprintln!("samples: missing directory: cargo run -p tests --bin samples DIR");
         return ExitCode::from(64);
     };
-    let compile = std::env::current_exe().expect("a program").with_file_name("compile");
     let (mut faults, mut warned, mut polled) = (0, 0, 0);
     for product in ["pve", "pbs", "pmg"] {
         let files = match Replayed::read(Path::new(&dir)) {
@@ -27,10 +26,9 @@ async fn main() -> ExitCode {
         let ours = |name: &str| name.split('/').any(|part| part == product);
         let names: Vec<(String, Option<String>)> =
             files.names().filter(|(name, _)| ours(name)).map(|(name, path)| (name.to_owned(), path)).collect();
-        let compile = compile.to_string_lossy();
-        let estate = Bench::new(product, &compile).await;
+        let estate = Bench::new(product).await;
         let healthy = estate.report("healthy").await;
-        let bench = Bench::with(product, &compile, files.router(Instant::now(), || NOW)).await;
+        let bench = Bench::with(product, files.router(Instant::now(), || NOW)).await;
         for (name, path) in names {
             polled += 1;
             let path = path.unwrap_or_else(|| "a recording".to_owned());

@@ -13,9 +13,6 @@ mod versions;
 use model::{FailureCategory, Outcome, Report};
 use tests::proxmox::{Bench, difference, lines};
 
-/// The program that compiles plugins.
-const COMPILE: &str = env!("CARGO_BIN_EXE_compile");
-
 /// Whether a line is as expected, where `*` stands for any text.
 fn fits(expected: &str, line: &str) -> bool {
     let (start, rest) = expected.split_once('*').unwrap_or((expected, ""));
@@ -56,7 +53,7 @@ async fn fails(bench: &Bench, wish: &str, category: FailureCategory, code: &str,
 /// and a warning names the field that could not be read. `full` are dependencies that have no usage without numbers,
 /// and must not be ok.
 async fn odd_bodies(product: &'static str, full: &str, named: &str) {
-    let bench = Bench::new(product, COMPILE).await;
+    let bench = Bench::new(product).await;
     for wish in ["nulls", "minus", "huge", "lists", "without-numbers", "alien"] {
         let report = bench.report(wish).await;
         let lines = lines(&report);

@@ -1,6 +1,6 @@
 //! Backup Server.
 
-use super::{COMPILE, check, fails, fits, odd_bodies};
+use super::{check, fails, fits, odd_bodies};
 use model::{FailureCategory, Outcome};
 use tests::proxmox::{Bench, NOW, difference, lines};
 
@@ -13,7 +13,7 @@ async fn pbs_unreadable_values_are_neither_ok_nor_critical() {
 /// A namespace of a datastore is one request, however many groups it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_requests_do_not_grow_with_groups() {
-    let bench = Bench::new("pbs", COMPILE).await;
+    let bench = Bench::new("pbs").await;
     let mut counts = Vec::new();
     for groups in [10, 500, 5_000] {
         let (wish, target) = (format!("groups-{groups}"), format!("g{groups}"));
@@ -31,7 +31,7 @@ async fn pbs_requests_do_not_grow_with_groups() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_reports_each_fault_and_nothing_else() {
-    let bench = Bench::new("pbs", COMPILE).await;
+    let bench = Bench::new("pbs").await;
     let healthy = bench.report("healthy").await;
     let notable: Vec<String> = lines(&healthy)
         .into_iter()
@@ -242,7 +242,7 @@ async fn pbs_reports_each_fault_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_settings_select_what_is_checked() {
-    let bench = Bench::new("pbs", COMPILE).await.with_settings(
+    let bench = Bench::new("pbs").await.with_settings(
         r#"{"datastores": {"may_rest": ["arch*"]}, "tasks": {"exclude": ["backup:fast:*"]}, "unverified_warning_percent": 20,
             "groups": {"exclude": ["ns:lab/*"], "ages": [{"for": ["host/*"], "warning_hours": 6, "critical_hours": 0}]},
             "jobs": {"age_warning_hours": 6, "exclude": ["prune/*"]}}"#,

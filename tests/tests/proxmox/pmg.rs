@@ -1,6 +1,6 @@
 //! Mail Gateway.
 
-use super::{COMPILE, check, fails, odd_bodies};
+use super::{check, fails, odd_bodies};
 use model::{FailureCategory, Outcome};
 use tests::proxmox::{Bench, NOW, lines};
 
@@ -11,7 +11,7 @@ async fn pmg_unreadable_values_are_neither_ok_nor_critical() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pmg_reports_each_fault_and_nothing_else() {
-    let bench = Bench::new("pmg", COMPILE).await;
+    let bench = Bench::new("pmg").await;
     let healthy = bench.report("healthy").await;
     let all: Vec<String> = lines(&healthy).into_iter().map(|(name, line)| format!("{name} {line}")).collect();
     let expected = [

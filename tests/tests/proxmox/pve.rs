@@ -1,12 +1,12 @@
 //! Proxmox VE.
 
-use super::{COMPILE, check, fails, odd_bodies};
+use super::{check, fails, odd_bodies};
 use model::{FailureCategory, Outcome, Report};
 use tests::proxmox::{Bench, NOW, lines, status};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_reports_each_fault_and_nothing_else() {
-    let bench = Bench::new("pve", COMPILE).await;
+    let bench = Bench::new("pve").await;
     let healthy = bench.report("healthy").await;
     let bad: Vec<String> = lines(&healthy)
         .into_iter()
@@ -240,7 +240,7 @@ async fn pve_reports_each_fault_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_settings_select_what_is_checked() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(
+    let bench = Bench::new("pve").await.with_settings(
         r#"{"guests": {"expected": ["100"], "expected_by_ha": false, "exclude": ["tag:archive", "dns-*"]},
             "storages": {"warning_percent": 40, "critical_percent": 0, "exclude": ["local@pve2"]}, "subscription": true,
             "backups": {"coverage": false}, "nodes": {"exclude": ["pve3"]}, "usage": {"memory_warning_percent": 40},
@@ -317,7 +317,7 @@ async fn pve_settings_select_what_is_checked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_guests_are_selected_by_name() {
-    let bench = Bench::new("pve", COMPILE).await;
+    let bench = Bench::new("pve").await;
     let bench = bench.with_settings(r#"{"guests": {"expected": ["*"]}}"#);
     let report = bench.report("guest-stopped").await;
     assert!(!status(&report, "api").contains("guests.expected"), "* matches all guests: {:?}", lines(&report));
@@ -336,7 +336,7 @@ async fn pve_guests_are_selected_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_unreadable_values_are_neither_ok_nor_critical() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"upkeep": {"disks": true, "updates": true}}"#);
+    let bench = Bench::new("pve").await.with_settings(r#"{"upkeep": {"disks": true, "updates": true}}"#);
     for wish in ["nulls", "minus", "huge", "lists", "alien"] {
         let lines = lines(&bench.report(wish).await);
         let wrong = |name: &str, line: &str| {
@@ -352,7 +352,7 @@ async fn pve_unreadable_values_are_neither_ok_nor_critical() {
 /// poll add requests of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_requests_do_not_grow_with_guests() {
-    let bench = Bench::new("pve", COMPILE).await;
+    let bench = Bench::new("pve").await;
     println!("nodes, guests: requests of the first poll, of those after it, and each minute, five minutes, hour");
     for nodes in [1, 3, 16] {
         let mut counts = Vec::new();

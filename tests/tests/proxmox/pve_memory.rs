@@ -1,13 +1,12 @@
 //! State that a poll of a cluster stores for the next poll.
 
-use super::COMPILE;
 use model::{Outcome, Report};
 use tests::proxmox::{Bench, NOW, lines, status};
 
 /// Names and states are remembered for polls at which the cluster cannot report them.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_remembers_what_a_dead_node_cannot_report() {
-    let bench = Bench::new("pve", COMPILE).await;
+    let bench = Bench::new("pve").await;
     let poll = async |wish: &str, seconds: i64| {
         let done = bench.poll_at(&format!("pve/{wish}"), Some("same"), NOW + seconds).await;
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
@@ -78,7 +77,7 @@ async fn pve_remembers_what_a_dead_node_cannot_report() {
 /// Dependencies that cannot be checked are unknown and not removed. A check that no longer complains is ok.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_reports_hidden_dependencies_as_unknown() {
-    let bench = Bench::new("pve", COMPILE).await;
+    let bench = Bench::new("pve").await;
     let poll = async |wish: &str, seconds: i64| {
         let done = bench.poll_at(&format!("pve/{wish}"), Some("same"), NOW + seconds).await;
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
@@ -157,7 +156,7 @@ async fn pve_reports_no_stop_time_for_guests_never_seen_running() {
     };
     let unseen = "since when is not known at the first check";
     // The guest is expected to run from now on.
-    let mut bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
+    let mut bench = Bench::new("pve").await.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
     assert_eq!(poll(&bench, "new", "guest-stopped", 0).await, "ok (skipped)");
     bench = bench.with_settings(r#"{"guests": {"expected": ["100", "101"]}}"#);
     assert!(poll(&bench, "new", "guest-stopped", 600).await.contains(unseen));

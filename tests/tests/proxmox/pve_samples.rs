@@ -61,7 +61,7 @@ fn value(report: &Report, series: &str) -> Option<f64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_has_every_metric_of_the_exporter() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true, "samples_onboot": true}"#);
+    let bench = Bench::new("pve").await.with_settings(r#"{"samples": true, "samples_onboot": true}"#);
     let report = bench.report("guest-stopped+guest-locked+qdevice+subscribed+uncovered").await;
     assert_eq!(names(&report), BTreeSet::from(NAMES));
     for (series, expected) in [
@@ -100,7 +100,7 @@ async fn pve_has_every_metric_of_the_exporter() {
 /// Samples of checks that do not run at every poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_repeats_samples_until_the_next_check() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true}"#);
+    let bench = Bench::new("pve").await.with_settings(r#"{"samples": true}"#);
     let poll = async |bench: &Bench, seconds: i64| {
         let done = bench.poll_at("pve/qdevice+subscribed", Some("same"), NOW + seconds).await;
         let Outcome::Success(report) = done.outcome else { panic!("{:?}", done.outcome) };
@@ -121,7 +121,7 @@ async fn pve_repeats_samples_until_the_next_check() {
 /// A guest has 17 samples, and 20 for states if there is room for them. A report has 100,000 at most.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_limits_the_samples_of_a_report() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true}"#);
+    let bench = Bench::new("pve").await.with_settings(r#"{"samples": true}"#);
     let report = bench.report("guests-6000").await;
     assert_eq!(report.samples.len(), 100_000);
     assert!(
@@ -142,7 +142,7 @@ async fn pve_limits_the_samples_of_a_report() {
 /// A configuration that cannot be read does not mean that the guest is not started with its node.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_has_no_sample_for_unreadable_configurations() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples_onboot": true}"#);
+    let bench = Bench::new("pve").await.with_settings(r#"{"samples_onboot": true}"#);
     let report = bench.report("node-unreachable").await;
     let of_pve3 =
         report.samples.iter().filter(|sample| sample.labels.contains(&("node".to_owned(), "pve3".to_owned())));

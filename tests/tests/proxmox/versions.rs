@@ -5,7 +5,7 @@ use super::*;
 /// Proxmox VE 6.2 cannot list guests in no job, and reports less, in other words. The plugin finds the same faults.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_6_2_is_evaluated_like_9_1() {
-    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"guests": {"expected": ["100"]}, "samples": true}"#);
+    let bench = Bench::new("pve").await.with_settings(r#"{"guests": {"expected": ["100"]}, "samples": true}"#);
     let healthy = bench.report("healthy").await;
     for wish in [
         "healthy",
@@ -61,7 +61,7 @@ async fn pve_6_2_is_evaluated_like_9_1() {
 /// Versions before 9.1.5 report why they do not accept a token, and each reason has its own remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_before_9_1_5_reports_why_a_token_is_refused() {
-    let mut bench = Bench::new("pve", COMPILE).await;
+    let mut bench = Bench::new("pve").await;
     for (token, says) in [
         (
             "guest@pve!polliwog=11111111-2222-3333-4444-555555555555",
@@ -81,7 +81,7 @@ async fn pve_before_9_1_5_reports_why_a_token_is_refused() {
 /// Backup Server 3.2 lists only sync jobs that pull, and knows no removable disks.
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_3_2_is_evaluated_like_4_2() {
-    let bench = Bench::new("pbs", COMPILE).await;
+    let bench = Bench::new("pbs").await;
     let healthy = bench.report("healthy").await;
     for wish in [
         "healthy",
