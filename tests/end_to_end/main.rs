@@ -13,6 +13,7 @@ mod operating;
 mod plugins;
 mod proxmox;
 mod receiver;
+mod renamed_settings;
 mod running;
 mod sabotage;
 mod support;

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use tests::wat;
 
-fn target(id: &str, kind: &str, url: &str) -> String {
+pub(crate) fn target(id: &str, kind: &str, url: &str) -> String {
     format!("[[target]]\nid = \"{id}\"\nkind = \"{kind}\"\nurl = \"{url}\"\ninterval = \"5s\"\n")
 }
 
@@ -20,7 +20,7 @@ fn trapping(kind: &str, version: &str) -> Vec<u8> {
     wat::plugin(kind, version, "(func $poll (type $poll) unreachable)")
 }
 
-fn plugin_folder(folder: &Path) -> PathBuf {
+pub(crate) fn plugin_folder(folder: &Path) -> PathBuf {
     let plugins = folder.join("data/plugins");
     fs::create_dir_all(&plugins).unwrap();
     plugins
@@ -35,22 +35,22 @@ fn serves(host: &Host, kind: &str) -> Option<Value> {
     plugins(host).into_iter().find(|plugin| plugin["kind"] == kind)
 }
 
-fn version(host: &Host, kind: &str) -> Option<String> {
+pub(crate) fn version(host: &Host, kind: &str) -> Option<String> {
     Some(serves(host, kind)?["version"].as_str()?.to_owned())
 }
 
 /// Returns why a file is refused; `None` if it is not refused.
-fn refusal(host: &Host, file: &str) -> Option<String> {
+pub(crate) fn refusal(host: &Host, file: &str) -> Option<String> {
     let of = |plugin: &Value| plugin["source"].as_str().is_some_and(|source| source.ends_with(&format!("/{file}")));
     let refused = plugins(host).into_iter().find(|plugin| of(plugin) && !plugin["refusal"].is_null());
     Some(refused?["refusal"].as_str()?.to_owned())
 }
 
-fn until_version(host: &Host, kind: &str, wanted: Option<&str>) {
+pub(crate) fn until_version(host: &Host, kind: &str, wanted: Option<&str>) {
     until(&format!("{kind} is {wanted:?}"), || version(host, kind), |version| version.as_deref() == wanted);
 }
 
-fn until_refused(host: &Host, file: &str, word: &str) {
+pub(crate) fn until_refused(host: &Host, file: &str, word: &str) {
     let refused = |found: &Option<String>| found.as_ref().is_some_and(|why| why.contains(word));
     until(&format!("{file} is refused: {word}"), || refusal(host, file), refused);
 }
@@ -59,7 +59,7 @@ fn until_state(host: &Host, id: &str, state: &str) {
     until(&format!("{id} is {state}"), || host.target(id)["state"].clone(), |found| found == state);
 }
 
-fn until_polled(host: &Host, id: &str) {
+pub(crate) fn until_polled(host: &Host, id: &str) {
     until(&format!("{id} is polled"), || host.target(id)["lastSuccess"].clone(), |at| !at.is_null());
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Version<P> {
 }
 
 /// The result of the checks of a file.
-pub(super) type Verdict<P> = Result<Version<P>, (Cause, String)>;
+pub(super) type Verdict<P> = Result<Version<P>, (Cause<P>, String)>;
 
 /// All files that were checked.
 #[derive(Debug)]
@@ -28,24 +28,24 @@ pub(super) struct PluginRegistry<P> {
 #[derive(Debug)]
 struct File<P> {
     serving: Option<Version<P>>,
-    refusal: Option<Refusal>,
+    refusal: Option<Refusal<P>>,
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct Refusal<P> {
     reason: String,
-    cause: Cause,
+    cause: Cause<P>,
 }
 
 /// Why a file was refused. The cause decides whether the unchanged file is checked again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+#[derive(Clone, Debug)]
+pub(super) enum Cause<P> {
     /// The content is bad.
     Content,
     /// Another file serves the kind.
     Conflict(Kind),
-    /// The plugin does not fit the targets of its kind.
-    Targets,
+    /// This version does not fit the targets of its kind. It waits for a configuration that fits it.
+    Targets(Version<P>),
     /// The file would take over a kind that has targets, without the operator's permission.
     Trust,
     /// The checks failed for a temporary reason on this machine.
@@ -117,7 +117,7 @@ impl<P> PluginRegistry<P> {
     }
 
     /// Refuses the content of a file. Its earlier version, if any, continues to serve.
-    pub(super) fn refuse(&mut self, name: &str, cause: Cause, reason: String) {
+    pub(super) fn refuse(&mut self, name: &str, cause: Cause<P>, reason: String) {
         let file = self.files.entry(name.to_owned()).or_insert(File { serving: None, refusal: None });
         file.refusal = Some(Refusal { reason, cause });
     }
@@ -141,7 +141,7 @@ impl<P> PluginRegistry<P> {
         let again = |(name, file): (&String, &File<P>)| {
             let again = match &file.refusal.as_ref()?.cause {
                 Cause::Content => false,
-                Cause::Targets | Cause::Trust | Cause::Host => true,
+                Cause::Targets(_) | Cause::Trust | Cause::Host => true,
                 Cause::Conflict(kind) => self.holder(kind).is_none() && self.conflicting(kind).len() == 1,
             };
             again.then(|| name.clone())
@@ -156,8 +156,17 @@ impl<P> PluginRegistry<P> {
         })
     }
 
+    /// Returns all files with a version that waits for a configuration that fits it.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = (&str, &Version<P>)> {
+        self.files.iter().filter_map(|(name, file)| match &file.refusal.as_ref()?.cause {
+            Cause::Targets(version) => Some((name.as_str(), version)),
+            _ => None,
+        })
+    }
+
     fn conflicting(&self, kind: &Kind) -> Vec<String> {
-        let waits = |file: &File<P>| file.refusal.as_ref().is_some_and(|r| r.cause == Cause::Conflict(kind.clone()));
+        let is_conflict = |refusal: &Refusal<P>| matches!(&refusal.cause, Cause::Conflict(of) if of == kind);
+        let waits = |file: &File<P>| file.refusal.as_ref().is_some_and(is_conflict);
         self.files.iter().filter(|(_, file)| waits(file)).map(|(name, _)| name.clone()).collect()
     }
 
@@ -229,6 +238,19 @@ mod tests {
         assert_eq!(registry.refused().next().unwrap().2.unwrap().plugin, 1);
         registry.take("a", version("x", 2));
         assert_eq!((registry.serving("a").unwrap().plugin, refused(&registry).len()), (2, 0));
+    }
+
+    #[test]
+    fn a_version_that_does_not_fit_the_targets_is_a_candidate() {
+        let mut registry = registry(&[("a", Some("x"))], &[]);
+        registry.refuse("a", Cause::Targets(version("x", 2)), "unknown key".to_owned());
+        let candidates = |registry: &PluginRegistry<u32>| {
+            registry.candidates().map(|(name, version)| (name.to_owned(), version.plugin)).collect::<Vec<_>>()
+        };
+        assert_eq!((candidates(&registry), registry.serving("a").unwrap().plugin), (vec![("a".to_owned(), 2)], 1));
+        assert_eq!(registry.to_judge_again(), ["a"]);
+        registry.refuse("a", Cause::Content, "truncated".to_owned());
+        assert_eq!(candidates(&registry), []);
     }
 
     #[test]

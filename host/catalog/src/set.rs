@@ -40,6 +40,7 @@ pub struct Refused {
 pub struct PluginSet {
     served: BTreeMap<Kind, Arc<Served>>,
     refused: Vec<Refused>,
+    candidates: BTreeMap<Kind, Arc<Served>>,
 }
 
 impl PluginSet {
@@ -88,9 +89,15 @@ impl PluginSet {
         &self.refused
     }
 
+    /// Returns the plugins that wait for a configuration that fits them, by kind. They do not serve.
+    pub fn candidates(&self) -> &BTreeMap<Kind, Arc<Served>> {
+        &self.candidates
+    }
+
     /// Returns the set with another plugin for a kind; `None` removes the plugin.
     pub fn with(&self, kind: &Kind, served: Option<Arc<Served>>) -> Self {
         let mut other = self.clone();
+        other.candidates.remove(kind);
         match served {
             Some(served) => other.served.insert(kind.clone(), served),
             None => other.served.remove(kind),
@@ -98,9 +105,10 @@ impl PluginSet {
         other
     }
 
-    /// Returns the set with other refused files.
-    pub fn refusing(&self, refused: Vec<Refused>) -> Self {
-        Self { served: self.served.clone(), refused }
+    /// Returns the set with other refused files, and other plugins that wait for a configuration that fits them.
+    pub fn refusing(&self, refused: Vec<Refused>, candidates: Vec<Arc<Served>>) -> Self {
+        let candidates = candidates.into_iter().map(|candidate| (candidate.kind().clone(), candidate)).collect();
+        Self { served: self.served.clone(), refused, candidates }
     }
 
     /// Returns the set as plain values. `quarantined` maps each kind in quarantine to the time of its next probe.
@@ -125,7 +133,7 @@ impl PluginSet {
 
 impl PluginSet {
     /// Creates a set.
-    pub(crate) fn new(served: BTreeMap<Kind, Arc<Served>>, refused: Vec<Refused>) -> Self {
-        Self { served, refused }
+    pub(crate) fn new(served: BTreeMap<Kind, Arc<Served>>) -> Self {
+        Self { served, ..Self::default() }
     }
 }

@@ -143,7 +143,15 @@ impl PluginWatcher {
             }
             served.insert(kind, self.served(plugin, file));
         }
-        PluginSet::new(served, self.refused())
+        let candidates = self.candidates();
+        PluginSet::new(served).refusing(self.refused(), candidates)
+    }
+
+    /// Returns the plugins of files that wait for a configuration that fits them.
+    fn candidates(&mut self) -> Vec<Arc<Served>> {
+        let held: Vec<_> =
+            self.registry.candidates().map(|(name, version)| (self.file(name), version.plugin.clone())).collect();
+        held.into_iter().map(|(file, plugin)| self.served(plugin, file)).collect()
     }
 
     /// Checks the plugins found at a start with `fit`. A file that does not fit the targets of its kind is replaced by
@@ -187,7 +195,7 @@ impl PluginWatcher {
                     continue;
                 }
                 let solved: Vec<P> = problems.iter().filter(|problem| !left.contains(problem)).cloned().collect();
-                self.registry.refuse(&name, Cause::Targets, reason(&solved));
+                self.registry.refuse(&name, Cause::Targets(Version { kind, plugin }), reason(&solved));
                 self.registry.serve_with(&name, before.filter(|_| is_earlier));
                 self.set = self.everything();
                 return true;
@@ -225,12 +233,14 @@ impl PluginWatcher {
         let mut looks = 0;
         loop {
             tokio::select! {
-                _ = ticks.tick() => {}
+                _ = ticks.tick() => {
+                    looks += 1;
+                    if looks % AGAIN == 0 {
+                        self.judge_again(&*host);
+                    }
+                }
+                () = host.reconfigured() => self.judge_again(&*host),
                 () = ending.cancelled() => return,
-            }
-            looks += 1;
-            if looks % AGAIN == 0 {
-                self.judge_again(&*host);
             }
             // Loading a file includes its compilation; the host may end meanwhile.
             tokio::select! {
@@ -301,7 +311,7 @@ impl PluginWatcher {
         };
         let served = self.served(version.plugin.clone(), self.file(name));
         if let Err(reason) = host.admit(&kind, Some(served.clone())).await {
-            return self.refuse(name, (Cause::Targets, reason), host);
+            return self.refuse(name, (Cause::Targets(version), reason), host);
         }
         self.registry.take(name, version);
         self.loaded(&kind, &served, host);
@@ -352,7 +362,7 @@ impl PluginWatcher {
         host.record(EventKind::PluginLoaded { plugin: kind.clone(), version });
     }
 
-    fn refuse(&mut self, name: &str, (cause, reason): (Cause, String), host: &impl Admit) {
+    fn refuse(&mut self, name: &str, (cause, reason): (Cause<Plugin>, String), host: &impl Admit) {
         let known = self.registry.refused().any(|(file, why, _)| file == name && why == reason);
         self.registry.refuse(name, cause, reason.clone());
         self.publish(host);
@@ -366,8 +376,8 @@ impl PluginWatcher {
 
     /// Passes the refused files to the host and remembers the serving files.
     fn publish(&mut self, host: &impl Admit) {
-        let refused = self.refused();
-        host.refuse(refused);
+        let (refused, candidates) = (self.refused(), self.candidates());
+        host.publish(refused, candidates);
         self.remember();
     }
 

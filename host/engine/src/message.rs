@@ -68,8 +68,8 @@ pub struct Reconfigured {
     pub aliases: Arc<Aliases>,
     /// The plugins that serve.
     pub plugins: Arc<PluginSet>,
-    /// The kind whose plugin changed or was removed.
-    pub plugged: Option<Kind>,
+    /// The kinds whose plugins changed or were removed.
+    pub plugged: Vec<Kind>,
     /// The rules of alerts.
     pub alerts: AlertRules,
     /// The deployments that this host was assigned, by name.

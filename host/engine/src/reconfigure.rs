@@ -5,6 +5,9 @@
 //! configuration once, and its differences are handed to the driver. A change that does not fit changes nothing and is
 //! shown. A setting that no longer fits the file becomes inactive: it is kept, shown, and has no effect.
 //!
+//! A file and a plugin that fit only each other are applied together: the one that comes first waits for the other. So
+//! a plugin whose settings changed can be replaced while the host runs.
+//!
 //! The file is parsed once; settings and plugins are fitted to the parsed text, and targets that a change does not
 //! concern stay the same `Arc`.
 
@@ -12,6 +15,8 @@ mod defining;
 mod difference;
 mod fit;
 mod named_files;
+mod plugins;
+mod reload;
 mod running;
 mod settings;
 mod watch;
@@ -26,17 +31,17 @@ use crate::mailbox::Mailbox;
 use crate::message::{Message, Reconfigured};
 use crate::prepare::Files;
 use crate::target::warn_about;
-use catalog::{Admit, PluginSet, Refused, Served};
-use config::{Config, Document, Invalid, Made, Overrides, Problem, Written, made_by, setting};
+use catalog::PluginSet;
+use config::{Config, Document, Made, Overrides, Written, made_by, setting};
 use fit::all;
 use metrics::Metrics;
-use model::{CommandError, Event, EventKind, Kind, Moment, Setting, StatusPage, TargetId};
+use model::{CommandError, EventKind, Kind, Moment, Setting, StatusPage, TargetId};
 use running::Running;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use store::{KnownState, Store};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 /// The known state of this many removed targets is kept in memory, in case they come back.
 pub const DORMANT: usize = 10_000;
@@ -54,6 +59,8 @@ pub struct Reconfigurer {
     /// For readers, who do not wait for a change.
     shown: RwLock<Arc<Shown>>,
     plugins: RwLock<Arc<PluginSet>>,
+    /// Wakes the catalog after each reload.
+    reloaded: Notify,
 }
 
 /// The dependencies of a [`Reconfigurer`].
@@ -87,6 +94,8 @@ struct State {
     running: Running,
     /// Why the present file is not the running configuration; empty if it is.
     problems: Vec<String>,
+    /// The present file, if it could be parsed and does not fit the plugins.
+    waiting: Option<(Document, Arc<Written>)>,
     /// The known state of removed targets, in case they come back.
     dormant: HashMap<TargetId, KnownState>,
     /// The configuration of the start, parts of which are active until the next start.
@@ -122,9 +131,10 @@ impl Reconfigurer {
         let Initial { document, candidate, plugins, dormant } = initial;
         let running = Running::from(candidate);
         let started = running.config.clone();
-        let state = State { document, running, problems: Vec::new(), dormant, started };
+        let state = State { document, running, problems: Vec::new(), waiting: None, dormant, started };
         let (shown, plugins) = (RwLock::new(Arc::new(state.shown())), RwLock::new(plugins));
-        Self { clock, validator, store, mailbox, metrics, state: Mutex::new(state), shown, plugins }
+        let (state, reloaded) = (Mutex::new(state), Notify::new());
+        Self { clock, validator, store, mailbox, metrics, state, shown, plugins, reloaded }
     }
 
     /// Counts a change when it is dropped.
@@ -216,9 +226,8 @@ impl Reconfigurer {
             };
         }
         let plugins = self.plugins();
-        let written = state.running.written.clone();
         let fit = Fit {
-            written,
+            written: state.running.written.clone(),
             overrides,
             plugins: &plugins,
             before: &state.running.targets,
@@ -236,7 +245,7 @@ impl Reconfigurer {
                 return Err(CommandError::Invalid(problem.clone()));
             }
         }
-        self.apply(state, candidate, None).await.map_err(CommandError::Conflict)?;
+        self.apply(state, candidate, Vec::new()).await.map_err(CommandError::Conflict)?;
         for (key, value) in &changes {
             match (made_by(key), value) {
                 (Some(made @ Made::Assignment(_)), Some(_)) => tracing::info!("the {made} is active"),
@@ -261,110 +270,9 @@ impl Reconfigurer {
         }
     }
 
-    /// Reads the file again if its state changed, and the files in `changed`. Returns the files that it names now, if
-    /// it could be parsed.
-    async fn reload(&self, changed: Files) -> Option<NamedFiles> {
-        let mut state = self.state.lock().await;
-        let _measure = self.measure();
-        let path = state.document.path.clone()?;
-        let document = match Document::read(path) {
-            Ok(document) => document,
-            Err(message) => {
-                let place = state.document.name.clone();
-                self.refuse(&mut state, &[Problem { place, message }]);
-                return None;
-            }
-        };
-        let same_text = document.text == state.document.text && state.problems.is_empty();
-        let written = match same_text {
-            true => Ok(state.running.written.clone()),
-            false => {
-                let before = (&state.document, &*state.running.written);
-                document.parse_again(&self.validator.reading, before).map(Arc::new)
-            }
-        };
-        let written = match written {
-            Ok(written) => written,
-            Err(Invalid { problems, .. }) => {
-                self.refuse(&mut state, &problems);
-                return None;
-            }
-        };
-        // Also for a file that is refused below: the problem may be a file that is not there yet.
-        let named = NamedFiles::of(written.config());
-        let was_refused = !state.problems.is_empty();
-        match self.reread(&mut state, document, written, &changed).await {
-            Ok(()) if was_refused => tracing::info!("{} is valid again, and active", state.document.name),
-            Ok(()) => {}
-            Err(problems) => self.refuse(&mut state, &problems),
-        }
-        Some(named)
-    }
-
-    /// Keeps the running configuration, and shows why until the file is applied.
-    fn refuse(&self, state: &mut State, problems: &[Problem]) {
-        for problem in problems {
-            tracing::error!("{problem}");
-        }
-        tracing::error!("{} is not applied; the host keeps its running configuration", state.document.name);
-        state.problems = problems.iter().map(ToString::to_string).collect();
-        self.show(state);
-    }
-
-    async fn reread(
-        &self,
-        state: &mut State,
-        document: Document,
-        written: Arc<Written>,
-        files: &Files,
-    ) -> Result<(), Vec<Problem>> {
-        let name = document.name.clone();
-        let failed = |message: String| vec![Problem { place: name.clone(), message }];
-        let plugins = self.plugins();
-        let fit = Fit {
-            written,
-            overrides: state.running.overrides.clone(),
-            plugins: &plugins,
-            before: &state.running.targets,
-            channels: &state.running.channels,
-            files,
-        };
-        let candidate = self.validator.fit(fit).await?;
-        if document.text == state.document.text && candidate.is_unchanged() {
-            // A file was written again with the same content.
-            tracing::info!("{name} was read again: nothing changed");
-            state.document = document;
-            state.problems.clear();
-            self.show(state);
-            return Ok(());
-        }
-        if candidate.prepared.targets.is_empty() && !state.running.targets.is_empty() {
-            let message =
-                "it has no [[target]] any more, as if it had been cut short: restart the host if that is meant";
-            return Err(failed(message.to_owned()));
-        }
-        let known = &state.running.inactive;
-        for (key, problem) in candidate.inactive.iter().filter(|(key, _)| !known.contains_key(*key)) {
-            tracing::warn!("the setting {key} is no longer active: {problem}");
-        }
-        let changes = difference::between(&state.running, &candidate);
-        let (before, after) = (state.running.written.config(), candidate.written.config());
-        for key in difference::outvoted((before, after), &candidate.overrides) {
-            tracing::warn!(
-                "{name}: the change of {key} has no effect while a setting wins over it: `polliwog settings unset {key}`"
-            );
-        }
-        state.problems.clear();
-        self.apply(state, candidate, None).await.map_err(failed)?;
-        state.document = document;
-        self.show(state);
-        tracing::info!("{name} was read again: {changes}");
-        self.record(EventKind::SettingsChanged { what: name, value: None });
-        Ok(())
-    }
-
-    /// Makes a candidate the running configuration: hands its differences to the driver.
-    async fn apply(&self, state: &mut State, mut candidate: Candidate, plugged: Option<Kind>) -> Result<(), String> {
+    /// Makes a candidate the running configuration: hands its differences to the driver. `plugged`: the kinds whose
+    /// plugins changed.
+    async fn apply(&self, state: &mut State, mut candidate: Candidate, plugged: Vec<Kind>) -> Result<(), String> {
         let waiting = difference::needs_restart(&state.started, &candidate.config);
         for what in difference::needs_restart(&state.running.config, &candidate.config) {
             match waiting.contains(&what) {
@@ -416,47 +324,6 @@ impl Reconfigurer {
                 self.store.writer().forget(id);
             }
         }
-    }
-
-    fn set_plugins(&self, plugins: Arc<PluginSet>) -> Arc<PluginSet> {
-        std::mem::replace(&mut *self.plugins.write().unwrap_or_else(PoisonError::into_inner), plugins)
-    }
-}
-
-impl Admit for Reconfigurer {
-    async fn admit(&self, kind: &Kind, served: Option<Arc<Served>>) -> Result<(), String> {
-        let mut state = self.state.lock().await;
-        let _measure = self.measure();
-        let plugins = Arc::new(self.plugins().with(kind, served));
-        let fit = Fit {
-            written: state.running.written.clone(),
-            overrides: state.running.overrides.clone(),
-            plugins: &plugins,
-            before: &state.running.targets,
-            channels: &state.running.channels,
-            files: &Files::none(),
-        };
-        let candidate = self.validator.fit(fit).await.map_err(|problems| misfit(&problems))?;
-        let before = self.set_plugins(plugins);
-        let applied = self.apply(&mut state, candidate, Some(kind.clone())).await;
-        if applied.is_err() {
-            self.set_plugins(before);
-        }
-        applied
-    }
-
-    fn refuse(&self, refused: Vec<Refused>) {
-        let mut plugins = self.plugins.write().unwrap_or_else(PoisonError::into_inner);
-        *plugins = Arc::new(plugins.refusing(refused));
-    }
-
-    fn kinds_in_use(&self) -> BTreeSet<Kind> {
-        let config = &self.shown().config;
-        config.targets.iter().chain(&config.channels).map(|target| target.kind.clone()).collect()
-    }
-
-    fn record(&self, event: EventKind) {
-        self.store.writer().event(Event { at: self.clock.wall(), kind: event });
     }
 }
 

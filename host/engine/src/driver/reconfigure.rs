@@ -12,10 +12,11 @@ impl Driver {
     pub(super) fn reconfigure(&mut self, reconfigured: Reconfigured) {
         let Reconfigured { settings, changed, removed, aliases, plugins, plugged, alerts, deployments } = reconfigured;
         self.wiring.aliases = aliases;
-        let unplugged = plugged.as_ref().filter(|kind| plugins.get(kind).is_none());
-        if let Some(kind) = unplugged {
+        let (plugged, unplugged): (Vec<Kind>, Vec<Kind>) =
+            plugged.into_iter().partition(|kind| plugins.get(kind).is_some());
+        for kind in unplugged {
             // Before its plugin goes: no poll of the kind starts from now on.
-            self.apply(Input::KindServed(kind.clone(), false));
+            self.apply(Input::KindServed(kind, false));
         }
         self.wiring.plugins = plugins;
         let resettled = settings != *self.scheduler.settings();
@@ -33,7 +34,7 @@ impl Driver {
         for (target, change) in changed {
             self.replace(target, change);
         }
-        if let Some(kind) = plugged.filter(|kind| self.wiring.plugins.get(kind).is_some()) {
+        for kind in plugged {
             self.apply(Input::KindServed(kind.clone(), true));
             self.retry_failing(&kind);
         }

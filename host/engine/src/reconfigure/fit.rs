@@ -133,7 +133,10 @@ fn separate(
 /// The reason why a plugin does not serve. Only the first problems are named, because each of thousands of targets may
 /// have one.
 pub fn misfit(problems: &[Problem]) -> String {
-    format!("it does not fit the configuration: {}", first(problems))
+    format!(
+        "it does not fit the configuration: {}; when the configuration fits it, both take effect together",
+        first(problems)
+    )
 }
 
 /// The first few problems and the number of the others.
