@@ -166,6 +166,13 @@ fn secrets_reach_only_the_server() {
     let missing = ["poll", "--kind", "http", "--url", &server.url("/"), "--secret", "token=env:NOT_SET"];
     let (code, _, stderr) = output(&folder, &missing);
     assert!(code == 3 && stderr.contains("NOT_SET is not set"), "{stderr}");
+    // A short value, which cannot be masked, must be permitted.
+    std::fs::write(folder.join("pin"), "1234\n").unwrap();
+    for (source, code_expected, word) in [("pin=file:pin", 3, ",short after it"), ("pin=file:pin,short", 0, "")] {
+        let arguments = ["poll", "--kind", "http", "--url", &server.url("/"), "--secret", source];
+        let (code, _, stderr) = output(&folder, &arguments);
+        assert!(code == code_expected && stderr.contains(word), "{source}: {code} {stderr}");
+    }
     // The same for kind mapping, whose settings may contain headers as well.
     let settings = r#"{"headers":{"x-token":"${secret.token}"},"fields":{"name":"n","healthy":"h"}}"#;
     let arguments =

@@ -56,6 +56,7 @@ mod budget;
 mod captures;
 mod coalesce;
 mod connect;
+mod cookie;
 mod dial;
 mod ended;
 mod error;

@@ -1,10 +1,12 @@
 //! Recorded exchanges: requests and answers as the plugin saw them.
 //!
 //! A recording is made between plugin and host: requests contain `${secret.NAME}`, and answers have every secret
-//! masked. So a recording contains no secret. The SDK defines the file format: see `polliwog_sdk::testing`.
+//! masked. So a recording contains no secret. The values of cookies are masked also where the plugin saw them, because
+//! a cookie may be a session. The SDK defines the file format: see `polliwog_sdk::testing`.
 //!
 //! During a replay, a request is checked in the usual way, and then answered from the recording instead of the network.
 
+use crate::cookie;
 use crate::message::Timing;
 use crate::{Certificate, Error, ErrorClass, Request, Response};
 use base64::Engine;
@@ -136,7 +138,8 @@ impl Recorder {
     }
 }
 
-/// Answers requests from a recording. Each exchange answers once. The last exchange with a method and URL answers
+/// Answers requests from a recording. An exchange with the method, URL and body of the request answers; if none has the
+/// body, one with the method and URL. Each exchange answers once, in the order of the recording, and the last one
 /// repeatedly.
 #[derive(Debug)]
 pub struct Player(Mutex<Played>);
@@ -152,6 +155,24 @@ struct PlayedExchange {
 struct Played {
     exchanges: Vec<PlayedExchange>,
     differences: Vec<String>,
+}
+
+impl Played {
+    /// Returns the index of the exchange that answers a request. APIs with a single URL, such as JSON-RPC and GraphQL,
+    /// differ in their bodies only, and a later poll with a session leaves out the log-in.
+    fn chosen(&self, requested: &RecordedRequest) -> Option<usize> {
+        let RecordedRequest { method, url, body, .. } = requested;
+        let indexes = |has_body: bool| {
+            let matches = move |played: &PlayedExchange| {
+                let recorded = &played.exchange.request;
+                recorded.method == *method && recorded.url == *url && (!has_body || recorded.body == *body)
+            };
+            self.exchanges.iter().enumerate().filter(move |(_, played)| matches(played))
+        };
+        let has_body = indexes(true).next().is_some();
+        let unused = indexes(has_body).find(|(_, played)| !played.used);
+        unused.or_else(|| indexes(has_body).last()).map(|(index, _)| index)
+    }
 }
 
 impl Player {
@@ -188,19 +209,12 @@ impl Player {
     pub(crate) fn answer(&self, requested: &RecordedRequest) -> Result<RecordedResponse, Error> {
         let RecordedRequest { method, url, .. } = requested;
         let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let matches = |exchange: &Exchange| exchange.request.method == *method && exchange.request.url == *url;
-        let mut positions = (0..played.exchanges.len()).filter(|&index| matches(&played.exchanges[index].exchange));
-        let exchange = match (positions.next(), positions.next()) {
-            (None, _) => {
-                played.differences.push(format!("{method} {url} was requested but not recorded"));
-                return Err(Error::NotRecorded(format!("{method} {url}")));
-            }
-            (Some(last), None) => {
-                played.exchanges[last].used = true;
-                played.exchanges[last].exchange.clone()
-            }
-            (Some(first), Some(_)) => played.exchanges.remove(first).exchange,
+        let Some(chosen) = played.chosen(requested) else {
+            played.differences.push(format!("{method} {url} was requested but not recorded"));
+            return Err(Error::NotRecorded(format!("{method} {url}")));
         };
+        played.exchanges[chosen].used = true;
+        let exchange = played.exchanges[chosen].exchange.clone();
         if let Some(difference) = requested.difference(&exchange.request) {
             played.differences.push(difference);
         }
@@ -219,7 +233,7 @@ impl RecordedRequest {
     fn difference(&self, recorded: &Self) -> Option<String> {
         let sorted = |request: &Self| {
             let lower = |(name, value): &(String, String)| (name.to_ascii_lowercase(), value.clone());
-            let mut headers: Vec<_> = request.headers.iter().map(lower).collect();
+            let mut headers: Vec<_> = without_sessions(&request.headers).iter().map(lower).collect();
             headers.sort_unstable();
             headers
         };
@@ -240,8 +254,27 @@ impl RecordedRequest {
 
     pub(crate) fn of(request: &Request, url: String) -> Self {
         let body = request.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned());
-        Self { method: request.method.as_str().to_owned(), url, headers: request.headers.clone(), body }
+        Self { method: request.method.as_str().to_owned(), url, headers: without_sessions(&request.headers), body }
     }
+}
+
+/// Returns headers with stars in place of the values of cookies. References to secrets stay.
+fn without_sessions(headers: &[(String, String)]) -> Vec<(String, String)> {
+    let starred = |(name, value): &(String, String)| {
+        let places = match name.to_ascii_lowercase().as_str() {
+            "set-cookie" => vec![cookie::set_by(value).1],
+            "cookie" => cookie::sent_in(value),
+            _ => Vec::new(),
+        };
+        let places = places.into_iter().filter(|place| !value[place.clone()].contains("${"));
+        let starred = places.fold(value.clone(), |mut starred, place| {
+            // As many stars as bytes, so that the other places stay valid.
+            starred.replace_range(place.clone(), &"*".repeat(place.len()));
+            starred
+        });
+        (name.clone(), starred)
+    };
+    headers.iter().map(starred).collect()
 }
 
 impl RecordedResponse {
@@ -258,7 +291,7 @@ impl RecordedResponse {
         Self {
             status: response.status,
             reason: response.reason.clone(),
-            headers: response.headers.clone(),
+            headers: without_sessions(&response.headers),
             body,
             body_base64,
             total_ms: response.timing.total_ms,

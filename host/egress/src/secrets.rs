@@ -79,7 +79,7 @@ impl Secrets {
 pub(crate) fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> {
     if value.len() < SHORTEST {
         let why = "is shorter than 8 bytes, too short to be masked in answers: use a longer value, or write short = true \
-                   next to its source, which makes it visible in answers";
+                   next to its source (,short after it on the command line), which makes it visible in answers";
         return Err(InvalidSecret { name: name.to_owned(), why });
     }
     check_characters(name, value)

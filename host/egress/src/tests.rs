@@ -4,6 +4,7 @@ mod answers;
 mod certificates;
 mod connections;
 mod probing;
+mod recordings;
 mod requests;
 mod secrets;
 mod sharing;

@@ -453,7 +453,7 @@ pub(crate) struct PollArguments {
     /// The target's settings, as JSON
     #[arg(long, value_name = "JSON")]
     pub settings: Option<String>,
-    /// A secret: NAME=env:VARIABLE or NAME=file:PATH
+    /// A secret: NAME=env:VARIABLE or NAME=file:PATH, with ,short after it for a value under 8 bytes
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Vec<String>,
     /// The SHA-256 fingerprint of the target's certificate

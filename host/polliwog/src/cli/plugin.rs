@@ -75,7 +75,7 @@ pub(crate) enum PluginCommand {
         /// The target's settings, as JSON
         #[arg(long, value_name = "JSON")]
         settings: Option<String>,
-        /// A secret: NAME=env:VARIABLE or NAME=file:PATH
+        /// A secret: NAME=env:VARIABLE or NAME=file:PATH, with ,short after it for a value under 8 bytes
         #[arg(long, value_name = "NAME=SOURCE")]
         secret: Vec<String>,
     },
@@ -133,7 +133,7 @@ pub(crate) struct SendArguments {
     /// Settings of the channel, as JSON
     #[arg(long)]
     pub settings: Option<String>,
-    /// A secret: NAME=env:VARIABLE or NAME=file:PATH
+    /// A secret: NAME=env:VARIABLE or NAME=file:PATH, with ,short after it for a value under 8 bytes
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Vec<String>,
     /// The event that the notification is about

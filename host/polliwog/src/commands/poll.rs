@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// The id of a target that is not configured.
 const AD_HOC: &str = "ad-hoc";
+/// After the source of a secret on the command line: its value may be too short to be masked.
+const SHORT: &str = ",short";
 
 /// Polls once. The exit code is the worst status, or [`output::FAILED`] if the poll fails.
 pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
@@ -128,30 +130,48 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
         Some(text) => BTreeSet::from([Fingerprint::parse(text).context("--fingerprint")?]),
         None => BTreeSet::new(),
     };
-    let secrets = named_secrets(&arguments.secret)?;
+    let NamedSecrets { sources, short } = named_secrets(&arguments.secret)?;
     Ok(TargetConfig {
         name: url.to_string(),
         tls: TlsConfig { fingerprints, insecure: arguments.insecure, ..TlsConfig::default() },
-        secrets,
+        secrets: sources,
+        short_secrets: short,
         settings,
         ..TargetConfig::new(TargetId::new(AD_HOC)?, kind, url)
     })
 }
 
-/// Parses the sources of secrets from the command line, each `NAME=SOURCE`.
-pub(crate) fn named_secrets(texts: &[String]) -> anyhow::Result<BTreeMap<String, SecretSource>> {
-    let mut secrets = BTreeMap::new();
+/// Secrets from the command line.
+pub(crate) struct NamedSecrets {
+    /// The source of each secret, by name.
+    pub sources: BTreeMap<String, SecretSource>,
+    /// The names of those that may be too short to be masked.
+    pub short: BTreeSet<String>,
+}
+
+/// Parses the secrets of the command line, each `NAME=SOURCE`.
+pub(crate) fn named_secrets(texts: &[String]) -> anyhow::Result<NamedSecrets> {
+    let (mut sources, mut short) = (BTreeMap::new(), BTreeSet::new());
     for text in texts {
+        let (text, is_short) = text.strip_suffix(SHORT).map_or((text.as_str(), false), |text| (text, true));
         let (name, source) = secret(text)?;
-        if secrets.insert(name.clone(), source).is_some() {
+        if is_short {
+            short.insert(name.clone());
+        }
+        if sources.insert(name.clone(), source).is_some() {
             bail!("--secret: the secret {name:?} is given twice: pass it once");
         }
     }
-    Ok(secrets)
+    Ok(NamedSecrets { sources, short })
 }
 
 fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
-    let wrong = || anyhow!("--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself");
+    let wrong = || {
+        anyhow!(
+            "--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself; {SHORT} after it permits a value \
+             under 8 bytes"
+        )
+    };
     let (name, source) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     let source = match source.split_once(':') {
         Some((_, "")) => return Err(wrong()),

@@ -11,12 +11,11 @@ mod recipe;
 mod server;
 
 use crate::cli::{SetupArguments, USAGE};
-use crate::commands::poll::named_secrets;
+use crate::commands::poll::{NamedSecrets, named_secrets};
 use crate::configuration::{Unusable, nearby};
 use crate::output::{complain, print, print_json};
 use crate::plugins::{serving, small_sandbox};
 use anyhow::{Context, anyhow, bail};
-use config::SecretSource;
 use egress::Fingerprint;
 use members::{Credentials, members};
 use model::Kind;
@@ -24,7 +23,6 @@ use printed::Found;
 use recipe::Recipe;
 use sandbox::{Backtrace, Plugin, Sandbox};
 use server::{Seen, look};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
 
@@ -97,7 +95,7 @@ struct Checked {
     url: Url,
     /// The fingerprint that the operator confirmed.
     confirmed: Option<Fingerprint>,
-    secrets: BTreeMap<String, SecretSource>,
+    secrets: NamedSecrets,
 }
 
 impl Checked {
@@ -114,7 +112,7 @@ impl Checked {
         }
         let secrets = named_secrets(&arguments.secret)?;
         if let Some(unknown) =
-            secrets.keys().find(|name| !plugin.descriptor().secrets.iter().any(|secret| secret.name == **name))
+            secrets.sources.keys().find(|name| !plugin.descriptor().secrets.iter().any(|secret| secret.name == **name))
         {
             let known: Vec<&str> = plugin.descriptor().secrets.iter().map(|secret| secret.name.as_str()).collect();
             bail!("--secret: {} has no secret {unknown:?}: there are {}", recipe.title, known.join(", "));

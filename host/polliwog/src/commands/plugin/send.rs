@@ -3,7 +3,7 @@
 use super::project::Project;
 use super::recording;
 use crate::cli::SendArguments;
-use crate::commands::poll::named_secrets;
+use crate::commands::poll::{NamedSecrets, named_secrets};
 use crate::output::{complain, counted, print};
 use anyhow::{Context, anyhow, bail};
 use config::TargetConfig;
@@ -27,7 +27,7 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
         Some(text) => serde_json::from_str(text).context("--settings is not JSON")?,
         None => serde_json::json!({}),
     };
-    let secrets = named_secrets(&arguments.secret)?;
+    let NamedSecrets { sources, short } = named_secrets(&arguments.secret)?;
     let project = Project::find(&arguments.path)?;
     project.warn_when_stale();
     let (sandbox, plugin) = project.load().await?;
@@ -39,8 +39,13 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
     if !problems.is_empty() {
         bail!("settings: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
     }
-    let channel =
-        TargetConfig { secrets, settings, is_channel: true, ..TargetConfig::new(TargetId::new(AD_HOC)?, kind, url) };
+    let channel = TargetConfig {
+        secrets: sources,
+        short_secrets: short,
+        settings,
+        is_channel: true,
+        ..TargetConfig::new(TargetId::new(AD_HOC)?, kind, url)
+    };
     let ready = runtime_target(&Arc::new(channel), Some(&plugin), config::Limits::default());
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
     let (now, event) = (clock.wall(), arguments.event.into());

@@ -5,13 +5,14 @@
 
 use super::recipe::Recipe;
 use super::server::{Seen, look};
+use crate::commands::poll::NamedSecrets;
 use anyhow::{anyhow, bail};
-use config::{Limits, SecretSource, TargetConfig, TlsConfig};
+use config::{Limits, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
 use sandbox::{Plugin, Sandbox};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use url::{Host, Url};
@@ -29,8 +30,8 @@ pub(super) struct Member {
 
 /// The credentials for the request.
 pub(super) struct Credentials {
-    /// The sources of the secrets, by name.
-    pub secrets: BTreeMap<String, SecretSource>,
+    /// The secrets.
+    pub secrets: NamedSecrets,
     /// The fingerprint that the operator confirmed.
     pub confirmed: Option<Fingerprint>,
 }
@@ -55,7 +56,8 @@ pub(super) async fn members(
     };
     let target = TargetConfig {
         tls: TlsConfig { fingerprints, ..TlsConfig::default() },
-        secrets: credentials.secrets,
+        secrets: credentials.secrets.sources,
+        short_secrets: credentials.secrets.short,
         settings: recipe.settings.clone(),
         ..TargetConfig::new(TargetId::new(&recipe.id(url))?, Kind::new(&recipe.kind)?, url.clone())
     };

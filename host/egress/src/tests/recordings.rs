@@ -1,0 +1,97 @@
+//! Recorded exchanges and their replay.
+
+use super::*;
+
+const COOKIE: &str = "session=abcdefgh12345678";
+
+/// Starts a server whose log-in sets a cookie, which all other paths need.
+async fn with_log_in() -> u16 {
+    server(|mut stream| async move {
+        while let Some(head) = head(&mut stream).await {
+            let answer = match head {
+                login if login.starts_with("POST /login") => {
+                    format!("HTTP/1.1 200 OK\r\nset-cookie: {COOKIE}; Path=/; HttpOnly\r\ncontent-length: 0\r\n\r\n")
+                }
+                other if other.to_lowercase().contains(&format!("cookie: {COOKIE}\r\n")) => ok("welcome"),
+                _ => "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            };
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+fn login() -> Request {
+    Request { method: Method::Post, ..Request::get("/login") }
+}
+
+fn home(cookie: &str) -> Request {
+    Request { headers: vec![("Cookie".to_owned(), cookie.to_owned())], ..Request::get("/home") }
+}
+
+/// Logs in and requests a page, with the cookie captured or as the plugin sees it. Returns the status of the page.
+async fn visit(session: &Session, is_captured: bool) -> u16 {
+    let ttl = Duration::from_secs(60);
+    let capture = Capture { name: "sid".to_owned(), source: CaptureSource::Cookie("session".to_owned()), ttl };
+    let captures = if is_captured { vec![capture] } else { Vec::new() };
+    let answer = session.fetch(Request { captures, ..login() }).await.unwrap();
+    let seen = &answer.headers.iter().find(|(name, _)| name == "set-cookie").unwrap().1;
+    assert!(!is_captured || !seen.contains("abcdefgh"), "{seen}");
+    assert!(seen.starts_with("session=") && seen.ends_with("; Path=/; HttpOnly"), "{seen}");
+    let as_seen = seen.split(';').next().unwrap();
+    let cookie = if is_captured { "session=${secret.sid}" } else { as_seen };
+    session.fetch(home(cookie)).await.unwrap().status
+}
+
+#[tokio::test]
+async fn a_log_in_with_a_cookie_is_recorded_without_it_and_replayed() {
+    let url = format!("http://127.0.0.1:{}/", with_log_in().await);
+    for is_captured in [true, false] {
+        let recorder = Arc::new(Recorder::default());
+        let session = poll(&url).session.with_tape(Tape::Record(recorder.clone()));
+        assert_eq!(visit(&session, is_captured).await, 200);
+        let text = serde_json::to_string(&recorder.exchanges()).unwrap();
+        assert!(!text.contains("abcdefgh"), "{text}");
+
+        let player = Arc::new(Player::new(recorder.exchanges()));
+        let session = poll(&url).session.with_tape(Tape::Replay(player.clone()));
+        assert_eq!(visit(&session, is_captured).await, 200);
+        assert_eq!(player.differences(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_replay_chooses_among_answers_of_a_url_by_the_body_and_then_in_order() {
+    let exchange = |body: &str, answer: &str| {
+        let text = format!(
+            r#"{{"request": {{"method": "POST", "url": "http://127.0.0.1:9/rpc", "body": "{body}"}},
+                "response": {{"status": 200, "body": "{answer}"}}}}"#
+        );
+        serde_json::from_str::<Exchange>(&text).unwrap()
+    };
+    let recorded = [("login", "sid"), ("data", "one"), ("data", "two")].map(|(body, answer)| exchange(body, answer));
+    for (sent, expected, differs) in [
+        (vec!["login", "data", "data", "data"], vec!["sid", "one", "two", "two"], 0),
+        // A later poll has a session: its first request is not the log-in.
+        (vec!["data", "data"], vec!["one", "two"], 1),
+        (vec!["data", "login"], vec!["one", "sid"], 1),
+        // Bodies that the recording does not have get its answers in order.
+        (vec!["other", "other"], vec!["sid", "one"], 3),
+    ] {
+        let player = Arc::new(Player::new(recorded.to_vec()));
+        let session = poll("http://127.0.0.1:9/").session.with_tape(Tape::Replay(player.clone()));
+        let mut answers = Vec::new();
+        for body in &sent {
+            let body = Some(body.as_bytes().to_vec());
+            let request = Request { method: Method::Post, body, ..Request::get("/rpc") };
+            answers.push(String::from_utf8(session.fetch(request).await.unwrap().body).unwrap());
+        }
+        assert_eq!(
+            (answers, player.differences().len()),
+            (expected.iter().map(ToString::to_string).collect(), differs),
+            "{sent:?}"
+        );
+    }
+}
