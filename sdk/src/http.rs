@@ -3,6 +3,8 @@
 //! The host inserts secrets, applies limits, and refuses requests to other origins. See the `http` interface of the
 //! contract.
 
+mod cached;
+
 use crate::bindings::polliwog::poller::http as contract;
 use crate::{Dependency, Failure, PollError, Report};
 use serde::Deserialize;
@@ -182,6 +184,12 @@ impl<K> Fetched<K> {
 /// Sends a GET request. Fails if there is no 2xx response; the guide of the SDK lists the failure of each status.
 pub fn get(path: impl Into<String>) -> Result<Response, PollError> {
     Request::get(path).send().map_err(PollError::from)?.success()
+}
+
+/// Sends a GET request whose answer is kept for `ttl` and requested again only if it changed: see
+/// [`Request::send_cached`]. Fails if there is no 2xx response.
+pub fn get_cached(path: impl Into<String>, ttl: Duration) -> Result<Response, PollError> {
+    Request::get(path).send_cached(ttl).map_err(PollError::from)?.success()
 }
 
 /// Returns whether a secret is configured, or was captured and has not expired.

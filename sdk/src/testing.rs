@@ -23,10 +23,10 @@
 //! ```
 //!
 //! `request.url` is an absolute URL or a path. It is resolved against the target's URL and compared with the URL that
-//! the plugin requests. `request.body` and `request.headers` are for information and not compared. In a `response`,
-//! these fields are optional: `reason`, `headers`, `body` (text) or `bodyBase64`, `totalMs` and `tls` (`fingerprint`,
-//! `subject`, `issuer`, `notBefore`, `notAfter`; the last two in milliseconds since the Unix epoch). Each exchange
-//! answers once. The last exchange with a URL answers repeatedly.
+//! the plugin requests. Of several exchanges with a URL, one with the same `request.body` answers. `request.headers`
+//! are not compared. In a `response`, these fields are optional: `reason`, `headers`, `body` (text) or `bodyBase64`,
+//! `totalMs` and `tls` (`fingerprint`, `subject`, `issuer`, `notBefore`, `notAfter`; the last two in milliseconds since
+//! the Unix epoch). Each exchange answers once. The last exchange with a URL answers repeatedly.
 
 use crate::bindings::polliwog::poller::http as contract;
 use crate::notifier_bindings::exports::polliwog::poller::notifier::Guest as NotifierGuest;
@@ -40,7 +40,7 @@ use base64::engine::general_purpose::STANDARD;
 use contract::{CaptureSource, Header, HttpError, HttpErrorClass, Method, Timing, TlsInfo};
 use serde::Deserialize;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Recorded exchanges, and the target of the recorded poll.
 #[derive(Clone, Debug)]
@@ -103,7 +103,6 @@ struct RecordedRequest {
     #[serde(default)]
     #[expect(dead_code, reason = "for information")]
     headers: Vec<(String, String)>,
-    #[expect(dead_code, reason = "for information")]
     body: Option<String>,
 }
 
@@ -233,29 +232,6 @@ impl Recording {
         };
         Self { exchanges: vec![exchange], target: None }
     }
-
-    fn answer(&mut self, base: &str, request: &contract::Request) -> Result<contract::Response, HttpError> {
-        let wanted = resolve(base, &request.path);
-        let matches = |exchange: &&Exchange| {
-            exchange.request.method == method(request.method) && resolve(base, &exchange.request.url) == wanted
-        };
-        let positions: Vec<usize> = (0..self.exchanges.len())
-            .filter(|&index| self.exchanges.get(index).as_ref().is_some_and(matches))
-            .collect();
-        let exchange = match positions[..] {
-            [] => panic!("the recording does not contain {} {wanted}", method(request.method)),
-            [last] => self.exchanges[last].clone(),
-            [first, ..] => self.exchanges.remove(first),
-        };
-        match (exchange.response, exchange.error) {
-            (Some(response), _) => Ok(response.into()),
-            (None, Some(error)) => {
-                let RecordedError { class, code, message, retryable } = error;
-                Err(HttpError { class: class.into(), code, message, retryable })
-            }
-            (None, None) => unreachable!("checked when the recording was read"),
-        }
-    }
 }
 
 impl From<RecordedResponse> for contract::Response {
@@ -301,7 +277,7 @@ pub fn target(settings: &str) -> Target {
 
 /// Runs one poll. The requests are answered from a recording.
 pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, PollError> {
-    let replay = Replay { recording, base: target.url.clone(), secrets: target.secrets.clone() };
+    let replay = Replay::new(recording, &target.url, &target.secrets);
     REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
     let result = Exported::<P>::poll(target);
     REPLAY.with(|slot| *slot.borrow_mut() = None);
@@ -310,7 +286,7 @@ pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, P
 
 /// Sends one notification. The requests are answered from a recording.
 pub fn send<N: Notifier>(recording: Recording, channel: Channel, notification: Notification) -> Result<(), SendError> {
-    let replay = Replay { recording, base: channel.url.clone(), secrets: channel.secrets.clone() };
+    let replay = Replay::new(recording, &channel.url, &channel.secrets);
     REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
     let result = <ExportedNotifier<N> as NotifierGuest>::send(channel, notification);
     REPLAY.with(|slot| *slot.borrow_mut() = None);
@@ -370,8 +346,45 @@ pub fn check_settings<P: Poller>(settings: &str) -> Vec<String> {
 
 struct Replay {
     recording: Recording,
+    /// The indexes of the exchanges that have answered.
+    used: BTreeSet<usize>,
     base: String,
     secrets: Vec<String>,
+}
+
+impl Replay {
+    fn new(recording: Recording, base: &str, secrets: &[String]) -> Self {
+        Self { recording, used: BTreeSet::new(), base: base.to_owned(), secrets: secrets.to_owned() }
+    }
+
+    /// Answers a request as the host does: an exchange with its method, URL and body, else one with its method and URL.
+    /// Each answers once, in the order of the recording, and the last one repeatedly.
+    fn answer(&mut self, request: &contract::Request) -> Result<contract::Response, HttpError> {
+        let (exchanges, base) = (&self.recording.exchanges, &self.base);
+        let (method, wanted) = (method(request.method), resolve(base, &request.path));
+        let body = request.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned());
+        let same: Vec<usize> = (0..exchanges.len())
+            .filter(|&index| {
+                let recorded = &exchanges[index].request;
+                recorded.method == method && resolve(base, &recorded.url) == wanted
+            })
+            .collect();
+        let with_body: Vec<usize> =
+            same.iter().copied().filter(|&index| exchanges[index].request.body == body).collect();
+        let same = if with_body.is_empty() { same } else { with_body };
+        let unused = same.iter().find(|index| !self.used.contains(index));
+        let Some(&chosen) = unused.or(same.last()) else { panic!("the recording does not contain {method} {wanted}") };
+        self.used.insert(chosen);
+        let Exchange { response, error, .. } = exchanges[chosen].clone();
+        match (response, error) {
+            (Some(response), _) => Ok(response.into()),
+            (None, Some(error)) => {
+                let RecordedError { class, code, message, retryable } = error;
+                Err(HttpError { class: class.into(), code, message, retryable })
+            }
+            (None, None) => unreachable!("checked when the recording was read"),
+        }
+    }
 }
 
 thread_local! {
@@ -386,7 +399,7 @@ fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {
 
 pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, HttpError> {
     with_replay(|replay| {
-        let response = replay.recording.answer(&replay.base, request)?;
+        let response = replay.answer(request)?;
         if (200..300).contains(&response.status) {
             let found = request.captures.iter().filter(|capture| holds(&response, &capture.source));
             replay.secrets.extend(found.map(|capture| capture.name.clone()));

@@ -68,6 +68,8 @@ export const http: {
   /** Statuses other than 2xx fail. */
   get(path: string, options?: RequestOptions): Response;
   postJson(path: string, body: unknown, options?: RequestOptions): Response;
+  /** Sends a GET request whose answer is kept for ttlMs, at most a week, and requested again only if it changed (ETag, date). */
+  getCached(path: string, ttlMs: number, options?: RequestOptions): Response;
   getAll(paths: string[], options?: RequestOptions): ({ response: Response; failure?: undefined } | { failure: PollError; response?: undefined })[];
 };
 export const cache: {
