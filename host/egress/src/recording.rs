@@ -171,7 +171,7 @@ impl Played {
         };
         let has_body = indexes(true).next().is_some();
         let unused = indexes(has_body).find(|(_, played)| !played.used);
-        unused.or_else(|| indexes(has_body).last()).map(|(index, _)| index)
+        unused.or_else(|| indexes(has_body).next_back()).map(|(index, _)| index)
     }
 }
 
