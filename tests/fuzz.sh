@@ -20,7 +20,7 @@ fuzz() {
     mkdir -p "$corpus"
     output=$(cargo fuzz run "${options[@]}" "$target" "$corpus" "seeds/$target" -- -max_total_time="$seconds" -timeout=10 \
         -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 2>&1) || result=$?
-    printf '== %s: %s s\n%s\n' "$target" "$seconds" "$(grep -vE "^(INFO|\s*(Compiling|Finished|Running))" <<<"$output")"
+    printf '== %s: %s s\n%s\n' "$target" "$seconds" "$(grep -vE "^(INFO|\s*(Blocking|Compiling|Finished|Running))" <<<"$output")"
     return "$result"
 }
 

@@ -47,7 +47,8 @@ pub fn captures(bytes: &[u8]) {
     let (pointer, body) = bytes.split_at(end);
     let mut body = body.to_vec();
     let pointer = String::from_utf8_lossy(pointer).into_owned();
-    let mut headers = vec![("set-cookie".to_owned(), format!("{pointer}; path=/"))];
+    let cookie = format!("{pointer}; path=/");
+    let mut headers = vec![("set-cookie".to_owned(), cookie.clone())];
     let capture = |name: &str, source| Capture { name: name.to_owned(), source, ttl: Duration::from_secs(60) };
     let captures = [
         capture("pointed", CaptureSource::JsonPointer(pointer.clone())),
@@ -59,7 +60,10 @@ pub fn captures(bytes: &[u8]) {
     let (was_json, kept) = (is_json(&body), captured.valid().contains_key("pointed"));
     let before = body.clone();
     Place::star(places, &mut headers, &mut body);
-    assert!(headers[0].1.bytes().all(|byte| byte == b'*'), "a cookie is visible: {headers:?}");
+    let (pair, attributes) = headers[0].1.split_once(';').expect("attributes stay");
+    let value = pair.split_once('=').map_or(pair, |(_, value)| value).trim().trim_matches('"');
+    assert!(value.bytes().all(|byte| byte == b'*'), "a cookie is visible: {headers:?}");
+    assert_eq!(Some(attributes), cookie.split_once(';').map(|(_, attributes)| attributes));
     assert!(!was_json || is_json(&body), "masking broke the JSON: {:?}", before.escape_ascii());
     // Masking does not change a value that consists of stars.
     let stars = before.contains(&b'*');
