@@ -6,18 +6,26 @@
 
 use std::time::Duration;
 
+pub use crate::bindings::polliwog::plugin::cache::CacheError;
+
 #[cfg(target_family = "wasm")]
-use crate::bindings::polliwog::poller::cache as transport;
+use crate::bindings::polliwog::plugin::cache as transport;
 #[cfg(not(target_family = "wasm"))]
 use crate::testing::cache as transport;
+
+/// The longest time for which a value is kept: a week.
+pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Returns the value of a key. `None` if there is no value, or if it has expired or was removed.
 pub fn get(key: &str) -> Option<Vec<u8>> {
     transport::get(key)
 }
 
-/// Stores a value with a lifetime of at most 49 days. Fails with the reason if the key or the value is too large.
-pub fn set(key: &str, value: &[u8], ttl: Duration) -> Result<(), String> {
+/// Stores a value for `ttl`, from a millisecond to [`LONGEST`].
+///
+/// # Errors
+/// If the key is empty or has more than 256 bytes, if `ttl` is out of bounds, or if the value does not fit.
+pub fn set(key: &str, value: &[u8], ttl: Duration) -> Result<(), CacheError> {
     transport::set(key, value, u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX))
 }
 

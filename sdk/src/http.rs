@@ -5,8 +5,8 @@
 
 mod cached;
 
-use crate::bindings::polliwog::poller::http as contract;
-use crate::{Dependency, Failure, PollError, Report};
+use crate::bindings::polliwog::plugin::http as contract;
+use crate::{CallError, Dependency, Failure, Report};
 use serde::Deserialize;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -36,6 +36,7 @@ impl Request {
             body_encoding: BodyEncoding::Raw,
             captures: Vec::new(),
             timeout_ms: None,
+            extra: Vec::new(),
         })
     }
 
@@ -77,7 +78,7 @@ impl Request {
     #[must_use]
     pub fn capture(mut self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
         let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
-        self.0.captures.push(contract::Capture { name: name.into(), source, ttl_ms });
+        self.0.captures.push(contract::Capture { name: name.into(), source, ttl_ms, extra: Vec::new() });
         self
     }
 
@@ -110,7 +111,7 @@ pub struct Fetched<K> {
     /// The keys and 2xx responses, in the order of the requests.
     pub answered: Vec<(K, Response)>,
     /// The keys and failures of the other requests.
-    pub failed: Vec<(K, PollError)>,
+    pub failed: Vec<(K, CallError)>,
 }
 
 /// Sends several requests concurrently and separates the 2xx responses from the failures. Each request has a key that
@@ -119,7 +120,7 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
     let (keys, requests): (Vec<K>, Vec<Request>) = requests.into_iter().unzip();
     let mut fetched = Fetched { answered: Vec::new(), failed: Vec::new() };
     for (key, result) in keys.into_iter().zip(send_all(requests)) {
-        match result.map_err(PollError::from).and_then(Response::success) {
+        match result.map_err(CallError::from).and_then(Response::success) {
             Ok(response) => fetched.answered.push((key, response)),
             Err(error) => fetched.failed.push((key, error)),
         }
@@ -129,7 +130,7 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
 
 impl<K> Fetched<K> {
     /// Fails if all requests failed, with the most relevant failure: a permanent one before a transient one.
-    pub fn or_fail(mut self) -> Result<Self, PollError> {
+    pub fn or_fail(mut self) -> Result<Self, CallError> {
         match self.worst() {
             Some(error) => Err(error),
             None => Ok(self),
@@ -138,7 +139,7 @@ impl<K> Fetched<K> {
 
     /// Calls `read` with each response. If `read` fails, the response moves to the failed ones. Fails if no response
     /// remains.
-    pub fn read(&mut self, mut read: impl FnMut(&K, &Response) -> Result<(), PollError>) -> Result<(), PollError> {
+    pub fn read(&mut self, mut read: impl FnMut(&K, &Response) -> Result<(), CallError>) -> Result<(), CallError> {
         for (key, response) in std::mem::take(&mut self.answered) {
             match read(&key, &response) {
                 Ok(()) => self.answered.push((key, response)),
@@ -150,11 +151,11 @@ impl<K> Fetched<K> {
 
     /// Removes and returns the most relevant failure, a permanent one before a transient one. `None` if a request was
     /// answered.
-    fn worst(&mut self) -> Option<PollError> {
+    fn worst(&mut self) -> Option<CallError> {
         if !self.answered.is_empty() || self.failed.is_empty() {
             return None;
         }
-        let permanent = self.failed.iter().position(|(_, error)| matches!(error, PollError::Permanent(_)));
+        let permanent = self.failed.iter().position(|(_, error)| matches!(error, CallError::Permanent(_)));
         Some(self.failed.swap_remove(permanent.unwrap_or(0)).1)
     }
 
@@ -182,14 +183,14 @@ impl<K> Fetched<K> {
 }
 
 /// Sends a GET request. Fails if there is no 2xx response; the guide of the SDK lists the failure of each status.
-pub fn get(path: impl Into<String>) -> Result<Response, PollError> {
-    Request::get(path).send().map_err(PollError::from)?.success()
+pub fn get(path: impl Into<String>) -> Result<Response, CallError> {
+    Request::get(path).send().map_err(CallError::from)?.success()
 }
 
 /// Sends a GET request whose answer is kept for `ttl` and requested again only if it changed: see
 /// [`Request::send_cached`]. Fails if there is no 2xx response.
-pub fn get_cached(path: impl Into<String>, ttl: Duration) -> Result<Response, PollError> {
-    Request::get(path).send_cached(ttl).map_err(PollError::from)?.success()
+pub fn get_cached(path: impl Into<String>, ttl: Duration) -> Result<Response, CallError> {
+    Request::get(path).send_cached(ttl).map_err(CallError::from)?.success()
 }
 
 /// Returns whether a secret is configured, or was captured and has not expired.
@@ -243,19 +244,19 @@ impl Response {
     }
 
     /// Parses the body as JSON. See [`crate::json`].
-    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, PollError> {
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, CallError> {
         crate::json(&self.inner.body)
     }
 
     /// Returns the response if its status is 2xx. Fails with the error for the status otherwise.
-    pub fn success(self) -> Result<Self, PollError> {
+    pub fn success(self) -> Result<Self, CallError> {
         if (200..300).contains(&self.inner.status) { Ok(self) } else { Err(self.status_error()) }
     }
 
     /// Converts a response with any status to a report. Health endpoints such as Spring Boot Actuator and ASP.NET
     /// answer 503 with the whole report if a part is down. Fails with the error for the status if the status is not 2xx
     /// and `read` fails or finds no dependency.
-    pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, PollError>) -> Result<Report, PollError> {
+    pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, CallError>) -> Result<Report, CallError> {
         let report = read(self);
         let is_success = (200..300).contains(&self.inner.status);
         match report {
@@ -272,7 +273,7 @@ impl Response {
         format!("{to}{}", location.map_or_else(String::new, |location| format!(", redirecting to {location}")))
     }
 
-    fn status_error(&self) -> PollError {
+    fn status_error(&self) -> CallError {
         let status = self.inner.status;
         let reason = if self.inner.reason.is_empty() { String::new() } else { format!(" {}", self.inner.reason) };
         let (code, advice) = match status {
@@ -285,14 +286,11 @@ impl Response {
             500..=599 => ("server_error", "check the server's log"),
             _ => ("unexpected_status", "check the target's URL"),
         };
-        let failure = Failure {
-            code: code.to_owned(),
-            message: format!("the server answered {status}{reason}{}: {advice}", self.request_description()),
-            retry_after_ms: self.retry_after_ms(),
-        };
+        let message = format!("the server answered {status}{reason}{}: {advice}", self.request_description());
+        let failure = Failure { retry_after_ms: self.retry_after_ms(), ..Failure::new(code, message) };
         match status {
-            408 | 425 | 429 | 500.. => PollError::Transient(failure),
-            _ => PollError::Permanent(failure),
+            408 | 425 | 429 | 500.. => CallError::Transient(failure),
+            _ => CallError::Permanent(failure),
         }
     }
 
@@ -311,7 +309,7 @@ impl Response {
     }
 }
 
-impl From<HttpError> for PollError {
+impl From<HttpError> for CallError {
     fn from(error: HttpError) -> Self {
         if error.retryable {
             Self::transient(error.code, error.message)

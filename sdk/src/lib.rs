@@ -13,7 +13,7 @@
 //!     parse: queues,
 //! }
 //!
-//! fn queues(body: &[u8]) -> Result<Report, PollError> {
+//! fn queues(body: &[u8]) -> Result<Report, CallError> {
 //!     let depths: std::collections::BTreeMap<String, u64> = json(body)?;
 //!     Ok(depths.into_iter().map(|(queue, depth)| match depth {
 //!         0..1000 => Dependency::ok(queue),
@@ -34,6 +34,8 @@
 #![deny(unsafe_code)]
 
 pub mod cache;
+pub mod clock;
+mod definition;
 pub mod http;
 pub mod lenient;
 pub mod log;
@@ -45,30 +47,25 @@ mod report;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
+#[doc(hidden)]
 #[rustfmt::skip]
 pub mod bindings;
 
-#[rustfmt::skip]
-pub mod notifier_bindings;
-
-#[rustfmt::skip]
-pub mod poller_bindings;
-
-pub use bindings::polliwog::poller::types::{
-    Dependency, Descriptor, Failure, Label, Member, PollError, Report, Sample, SampleKind, SecretSpec, Setup, Status,
-    Target,
-};
-pub use notifier::{ExportedNotifier, Message, Notifier, NotifierInfo, escape_html};
-pub use notifier_bindings::exports::polliwog::poller::notifier::{
-    Alert, Channel, Event, Notification, NotifierDescriptor, SendError,
-};
-pub use poller::{Exported, Info, NoSettings, Poller, json};
+pub use bindings::exports::polliwog::plugin::definition::{Descriptor, SecretSpec, SettingsProblem};
+pub use bindings::exports::polliwog::plugin::notifier::{Alert, DeliveryRules, Notification};
+pub use bindings::exports::polliwog::plugin::poller::{Dependency, Report, Sample, SampleKind};
+pub use bindings::exports::polliwog::plugin::setup::{Guide, Member};
+pub use bindings::polliwog::plugin::types::{Endpoint, Error as CallError, Extra, Failure, Label, Status};
+pub use notifier::{Event, ExportedNotifier, Message, Notifier, NotifierInfo, escape_html};
+pub use poller::{Exported, Info, NoSettings, Poller, Setup, json};
 pub use {schemars, serde, serde_json};
 
 /// The items that most plugins need.
 pub mod prelude {
-    pub use crate::{Dependency, Info, NoSettings, PollError, Poller, Report, Sample, Status, Target, json};
-    pub use crate::{http, log};
+    pub use crate::{
+        CallError, Dependency, Endpoint, Info, NoSettings, Poller, Report, Sample, SettingsProblem, Status, json,
+    };
+    pub use crate::{clock, http, log};
     pub use schemars::JsonSchema;
     pub use serde::Deserialize;
 }
@@ -76,23 +73,33 @@ pub mod prelude {
 /// The items that most plugins for notifications need.
 pub mod notifier_prelude {
     pub use crate::{
-        Alert, Channel, Event, Label, Message, Notification, Notifier, NotifierInfo, SecretSpec, SendError, Status,
-        escape_html,
+        Alert, CallError, Endpoint, Event, Label, Message, Notification, Notifier, NotifierInfo, SecretSpec,
+        SettingsProblem, Status, escape_html,
     };
-    pub use crate::{http, log};
+    pub use crate::{clock, http, log};
     pub use schemars::JsonSchema;
     pub use serde::Deserialize;
     pub use serde_json::{self, Value, json};
 }
 
-/// Exports a [`Poller`], or a function from a body to a report, as a component.
+/// Exports a [`Poller`], or a function from a body to a report, as a component. `register!(MyPoller with setup)` also
+/// exports its [`Setup`].
 #[macro_export]
 macro_rules! register {
     ($poller:ident) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = $crate::Exported<$poller>;
-    $crate::poller_bindings::export_poller!(Export with_types_in $crate::poller_bindings);
+    $crate::bindings::export_definition!(Export with_types_in $crate::bindings);
+    $crate::bindings::export_poller!(Export with_types_in $crate::bindings);
+        };
+    };
+    ($poller:ident with setup) => {
+        $crate::register!($poller);
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $crate::Exported<$poller>;
+    $crate::bindings::export_setup!(Export with_types_in $crate::bindings);
         };
     };
     (kind: $kind:expr, title: $title:expr, summary: $summary:expr, parse: $parse:path $(,)?) => {
@@ -109,7 +116,7 @@ macro_rules! register {
                 ..$crate::Info::SERVICE
             };
 
-            fn poll(_: &$crate::Target, _: Self::Settings) -> Result<$crate::Report, $crate::PollError> {
+            fn poll(_: &$crate::Endpoint, _: Self::Settings) -> Result<$crate::Report, $crate::CallError> {
                 $parse($crate::http::get("")?.body())
             }
         }
@@ -125,7 +132,8 @@ macro_rules! register_notifier {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = $crate::ExportedNotifier<$notifier>;
-    $crate::notifier_bindings::export_notifier!(Export with_types_in $crate::notifier_bindings);
+    $crate::bindings::export_definition!(Export with_types_in $crate::bindings);
+    $crate::bindings::export_notifier!(Export with_types_in $crate::bindings);
         };
     };
 }

@@ -18,7 +18,7 @@ pub enum Level {
 pub fn write(level: Level, message: &str) {
     #[cfg(target_family = "wasm")]
     {
-        use crate::bindings::polliwog::poller::log as contract;
+        use crate::bindings::polliwog::plugin::log as contract;
         let level = match level {
             Level::Trace => contract::Level::Trace,
             Level::Debug => contract::Level::Debug,

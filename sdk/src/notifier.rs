@@ -1,9 +1,12 @@
 //! The trait of a plugin that sends notifications, and the texts of a message.
 
+use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
+use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
+use crate::definition::{checked, settings_of};
 use crate::http::Response;
-use crate::notifier_bindings::exports::polliwog::poller::notifier::Guest;
 use crate::{
-    Alert, Channel, Event, Failure, Notification, NotifierDescriptor, PollError, SecretSpec, SendError, Status,
+    Alert, CallError, DeliveryRules, Descriptor, Endpoint, Failure, Notification, SecretSpec, SettingsProblem, Status,
+    clock,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -21,15 +24,17 @@ pub trait Notifier {
         Vec::new()
     }
 
-    /// Returns the problems of settings that match their schema. Empty if the settings are valid. If a problem begins
-    /// with the name of a setting in quotes, the host shows it at the line of that setting.
-    fn check(settings: &Self::Settings) -> Vec<String> {
+    /// Returns the problems of settings that match their schema. Empty if the settings are valid.
+    fn check(settings: &Self::Settings) -> Vec<SettingsProblem> {
         let _ = settings;
         Vec::new()
     }
 
     /// Sends one notification. Each attempt runs in its own instance.
-    fn send(channel: &Channel, settings: Self::Settings, notification: &Notification) -> Result<(), SendError>;
+    ///
+    /// # Errors
+    /// If the receiver did not take it. The host tries again after a transient error.
+    fn send(channel: &Endpoint, settings: Self::Settings, notification: &Notification) -> Result<(), CallError>;
 }
 
 /// The description of a plugin that sends notifications.
@@ -43,60 +48,68 @@ pub struct NotifierInfo {
     pub version: &'static str,
     /// A description in one sentence.
     pub summary: &'static str,
+    /// The address of the plugin's page, with http or https.
+    pub homepage: Option<&'static str>,
+    /// The licence as an SPDX expression, for example `Apache-2.0`.
+    pub license: Option<&'static str>,
+    /// The schemes of the URLs that the plugin accepts. The host refuses a channel with another scheme.
+    pub schemes: &'static [&'static str],
+    /// The timeout of an attempt of a channel without a configured timeout, in milliseconds.
+    pub default_timeout_ms: u32,
     /// Whether the receiver groups alerts: then each alert is sent to it, however many there are.
     pub needs_every_alert: bool,
+}
+
+impl NotifierInfo {
+    /// The defaults: any address, a timeout of 15 s, and several alerts in one message.
+    pub const RECEIVER: Self = Self {
+        kind: "",
+        title: "",
+        version: "",
+        summary: "",
+        homepage: None,
+        license: None,
+        schemes: &["http", "https"],
+        default_timeout_ms: 15_000,
+        needs_every_alert: false,
+    };
 }
 
 /// Implements the exports of the component for a [`Notifier`].
 pub struct ExportedNotifier<N>(PhantomData<N>);
 
-impl<N: Notifier> Guest for ExportedNotifier<N> {
-    fn describe() -> NotifierDescriptor {
-        let NotifierInfo { kind, title, version, summary, needs_every_alert } = N::INFO;
-        NotifierDescriptor {
+impl<N: Notifier> DefinitionGuest for ExportedNotifier<N> {
+    fn describe() -> Descriptor {
+        let NotifierInfo { kind, title, version, summary, homepage, license, schemes, default_timeout_ms, .. } =
+            N::INFO;
+        Descriptor {
             kind: kind.to_owned(),
             title: title.to_owned(),
             version: version.to_owned(),
             summary: summary.to_owned(),
+            homepage: homepage.map(str::to_owned),
+            license: license.map(str::to_owned),
+            schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
             settings_schema: schemars::schema_for!(N::Settings).as_value().to_string(),
             secrets: N::secrets(),
-            needs_every_alert,
+            default_interval_ms: None,
+            default_timeout_ms,
+            extra: Vec::new(),
         }
     }
 
-    fn check_settings(settings: String) -> Vec<String> {
-        match serde_json::from_str(&settings) {
-            Ok(settings) => N::check(&settings),
-            Err(error) => vec![error.to_string()],
-        }
-    }
-
-    fn send(channel: Channel, notification: Notification) -> Result<(), SendError> {
-        let settings = serde_json::from_str(&channel.settings).map_err(|error| {
-            let message = format!("the channel's settings are not valid for kind {}: {error}", N::INFO.kind);
-            SendError::permanent("bad_settings", message)
-        })?;
-        N::send(&channel, settings, &notification)
+    fn check_settings(settings: String) -> Vec<SettingsProblem> {
+        checked(&settings, N::check)
     }
 }
 
-impl SecretSpec {
-    /// Creates the description of a secret that an operator must configure.
-    pub fn required(name: impl Into<String>, description: impl Into<String>) -> Self {
-        let (name, description) = (name.into(), description.into());
-        Self { name, description, required: true, pattern: None, hint: None, example: None }
+impl<N: Notifier> NotifierGuest for ExportedNotifier<N> {
+    fn describe_delivery() -> DeliveryRules {
+        DeliveryRules { needs_every_alert: N::INFO.needs_every_alert, extra: Vec::new() }
     }
 
-    /// Creates the description of a secret that an operator may configure.
-    pub fn optional(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { required: false, ..Self::required(name, description) }
-    }
-}
-
-impl Channel {
-    /// Returns the address of a path below the channel's URL, which may have a path already.
-    pub fn under(&self, path: &str) -> String {
-        format!("{}/{path}", self.url.trim_end_matches('/'))
+    fn send(channel: Endpoint, notification: Notification) -> Result<(), CallError> {
+        N::send(&channel, settings_of(&channel, N::INFO.kind)?, &notification)
     }
 }
 
@@ -108,7 +121,7 @@ pub fn escape_html(text: &str) -> String {
 impl Response {
     /// Returns the response if its status is 2xx. Fails with the error for the status otherwise, and with the beginning
     /// of the answer, in which most receivers say what they do not accept.
-    pub fn accepted(self) -> Result<Self, SendError> {
+    pub fn accepted(self) -> Result<Self, CallError> {
         /// The length of the shown part of an answer in bytes.
         const SHOWN: usize = 300;
         let text = self.text();
@@ -125,15 +138,30 @@ impl Response {
             Failure { message, ..failure }
         };
         Err(match error {
-            PollError::Transient(failure) => SendError::Transient(described(failure)),
-            PollError::Permanent(failure) => SendError::Permanent(described(failure)),
+            CallError::Transient(failure) => CallError::Transient(described(failure)),
+            CallError::Permanent(failure) => CallError::Permanent(described(failure)),
         })
     }
 }
 
+/// Why an alert is in a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The alert fires, or got worse.
+    Firing,
+    /// The alert is over.
+    Resolved,
+    /// The alert fires and resolves repeatedly. No message follows until it is stable.
+    Flapping,
+    /// The alert fires still, or something else that hosts of later versions notify.
+    Repeated,
+    /// An operator tests the channel.
+    Test,
+}
+
 impl Event {
     /// Returns the name: `firing`, `resolved`, `flapping`, `repeated` or `test`.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Firing => "firing",
             Self::Resolved => "resolved",
@@ -144,49 +172,19 @@ impl Event {
     }
 }
 
-impl Status {
-    /// Returns the name: `ok`, `warning`, `critical` or `unknown`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl SendError {
-    /// Creates a failure that a retry may resolve. `code` is stable and in snake_case, `message` is one sentence.
-    pub fn transient(code: impl Into<String>, message: impl Into<String>) -> Self {
-        PollError::transient(code, message).into()
-    }
-
-    /// Creates a failure of this notification that no retry resolves.
-    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
-        PollError::permanent(code, message).into()
-    }
-
-    /// Returns the failure of either variant.
-    pub fn failure(&self) -> &Failure {
-        match self {
-            Self::Transient(failure) | Self::Permanent(failure) => failure,
-        }
-    }
-}
-
-impl From<PollError> for SendError {
-    fn from(error: PollError) -> Self {
-        match error {
-            PollError::Transient(failure) => Self::Transient(failure),
-            PollError::Permanent(failure) => Self::Permanent(failure),
-        }
-    }
-}
-
-impl From<crate::http::HttpError> for SendError {
-    fn from(error: crate::http::HttpError) -> Self {
-        PollError::from(error).into()
+impl Alert {
+    /// Returns why the alert is in its notification. A name that this version does not know is [`Event::Repeated`].
+    ///
+    /// ```
+    /// # use polliwog_sdk::{Event, testing};
+    /// let mut alert = testing::notification(&[Event::Resolved]).alerts.remove(0);
+    /// assert_eq!(alert.event(), Event::Resolved);
+    /// alert.event = "of a later host".to_owned();
+    /// assert_eq!(alert.event(), Event::Repeated);
+    /// ```
+    pub fn event(&self) -> Event {
+        let known = [Event::Firing, Event::Resolved, Event::Flapping, Event::Test];
+        known.into_iter().find(|event| event.as_str() == self.event).unwrap_or(Event::Repeated)
     }
 }
 
@@ -206,20 +204,21 @@ pub struct Message {
 }
 
 impl Message {
-    /// Describes a notification. `channel` has the present time.
-    pub fn of(channel: &Channel, notification: &Notification) -> Self {
+    /// Describes a notification.
+    pub fn of(notification: &Notification) -> Self {
+        let now = clock::now();
         let Notification { alerts, omitted, .. } = notification;
         let worst = alerts.iter().filter(|alert| !is_over(alert)).map(|alert| severity(alert.status)).max();
         let status = worst.map_or(Status::Ok, |severity| SEVERITIES[severity]);
         if let ([alert], 0) = (&alerts[..], *omitted) {
             let link = alert.link.clone().or_else(|| notification.link.clone());
-            return Self { title: title(alert), lines: facts(alert, channel.now), omitted: 0, link, status };
+            return Self { title: title(alert), lines: facts(alert, now), omitted: 0, link, status };
         }
         let line = |alert: &Alert| {
             let name = name(alert);
             match is_over(alert) {
                 true => format!("{} {name}: {}", mark(alert), alert.summary),
-                false => format!("{} {name}: {} ({})", mark(alert), alert.summary, age(alert, channel.now)),
+                false => format!("{} {name}: {} ({})", mark(alert), alert.summary, age(alert, now)),
             }
         };
         let lines = alerts.iter().map(line).collect();
@@ -268,7 +267,7 @@ fn severity(status: Status) -> usize {
 }
 
 fn is_over(alert: &Alert) -> bool {
-    alert.event == Event::Resolved
+    alert.event() == Event::Resolved
 }
 
 /// The name of an alert's subject, with its target if that is another.
@@ -280,7 +279,7 @@ fn name(alert: &Alert) -> String {
 }
 
 fn mark(alert: &Alert) -> &'static str {
-    match (alert.event, alert.status) {
+    match (alert.event(), alert.status) {
         (Event::Resolved, _) => "✓",
         (_, Status::Critical) => "✗",
         _ => "!",
@@ -288,8 +287,8 @@ fn mark(alert: &Alert) -> &'static str {
 }
 
 fn title(alert: &Alert) -> String {
-    let (name, status) = (name(alert), alert.status.word());
-    match alert.event {
+    let (name, status) = (name(alert), alert.status.as_str());
+    match alert.event() {
         Event::Firing => format!("{}{}: {name}", status[..1].to_uppercase(), &status[1..]),
         Event::Repeated => format!("Still {status}: {name}"),
         Event::Flapping => format!("Flapping: {name}"),
@@ -299,9 +298,9 @@ fn title(alert: &Alert) -> String {
 }
 
 /// The facts about a single alert.
-fn facts(alert: &Alert, now: u64) -> Vec<String> {
+fn facts(alert: &Alert, now: i64) -> Vec<String> {
     let mut lines = vec![alert.summary.clone()];
-    if alert.event == Event::Firing || alert.event == Event::Flapping {
+    if alert.event() == Event::Firing || alert.event() == Event::Flapping {
         lines.push(age(alert, now));
     }
     if alert.suppresses > 0 && !is_over(alert) {
@@ -315,8 +314,8 @@ fn facts(alert: &Alert, now: u64) -> Vec<String> {
     lines
 }
 
-fn age(alert: &Alert, now: u64) -> String {
-    format!("for {}", duration(now.saturating_sub(alert.since) / 1000))
+fn age(alert: &Alert, now: i64) -> String {
+    format!("for {}", duration(u64::try_from(now.saturating_sub(alert.since)).unwrap_or(0) / 1000))
 }
 
 /// A duration in its two largest units, rounded down.
@@ -333,7 +332,7 @@ fn duration(seconds: u64) -> String {
 fn counts(notification: &Notification) -> String {
     let number = |status| notification.alerts.iter().filter(|alert| !is_over(alert) && alert.status == status).count();
     let over = notification.alerts.iter().filter(|alert| is_over(alert)).count();
-    let parts = SEVERITIES.iter().rev().map(|status| (number(*status), status.word()));
+    let parts = SEVERITIES.iter().rev().map(|status| (number(*status), status.as_str()));
     let parts = parts.chain([(over, "resolved")]).filter(|(count, _)| *count > 0);
     let mut text = parts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ");
     if notification.omitted > 0 {
@@ -351,21 +350,21 @@ fn counts(notification: &Notification) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{channel, notification};
+    use crate::testing::notification;
 
     #[test]
     fn one_alert_is_described_with_its_facts_and_several_with_their_numbers() {
-        let one = Message::of(&channel(), &notification(&[Event::Firing]));
+        let one = Message::of(&notification(&[Event::Firing]));
         assert_eq!(one.title, "Critical: Database (Shop)");
         assert_eq!(
             one.text(1000),
             "connection refused\nfor 12 min\n2 more alerts are explained by this one\nsite=zurich"
         );
         assert_eq!((one.link.as_deref(), one.status), (Some("http://polliwog.lan/targets/shop"), Status::Critical));
-        let over = Message::of(&channel(), &notification(&[Event::Resolved]));
+        let over = Message::of(&notification(&[Event::Resolved]));
         assert_eq!((over.title.as_str(), over.status), ("Resolved: Database (Shop)", Status::Ok));
         let some = Notification { omitted: 7, ..notification(&[Event::Firing, Event::Resolved]) };
-        let several = Message::of(&channel(), &some);
+        let several = Message::of(&some);
         assert_eq!(several.title, "Shop: 1 critical, 1 resolved, 7 more");
         assert_eq!(several.lines[0], "✗ Database (Shop): connection refused (for 12 min)");
         assert_eq!(several.lines[1..], ["✓ Database (Shop): recovered after 12 min"]);

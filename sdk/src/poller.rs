@@ -1,7 +1,10 @@
-//! The trait of a plugin.
+//! The trait of a plugin that polls.
 
-use crate::poller_bindings::exports::polliwog::poller::poller::Guest;
-use crate::{Descriptor, Member, PollError, Report, SecretSpec, Setup, Target};
+use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
+use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
+use crate::bindings::exports::polliwog::plugin::setup::Guest as SetupGuest;
+use crate::definition::{checked, settings_of};
+use crate::{CallError, Descriptor, Endpoint, Guide, Member, Report, SecretSpec, SettingsProblem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,28 +22,33 @@ pub trait Poller {
         Vec::new()
     }
 
-    /// Returns the problems of settings that match their schema. Empty if the settings are valid. If a problem begins
-    /// with the name of a setting in quotes, for example `"limits.warning" is …`, the host shows it at the line of that
-    /// setting.
-    fn check(settings: &Self::Settings) -> Vec<String> {
+    /// Returns the problems of settings that match their schema. Empty if the settings are valid.
+    fn check(settings: &Self::Settings) -> Vec<SettingsProblem> {
         let _ = settings;
         Vec::new()
     }
 
-    /// Returns how a service becomes a target, for the command `setup`.
-    fn setup() -> Option<Setup> {
-        None
-    }
+    /// Polls the target once. Each poll runs in its own instance.
+    ///
+    /// # Errors
+    /// If there is nothing to report.
+    fn poll(target: &Endpoint, settings: Self::Settings) -> Result<Report, CallError>;
+}
 
-    /// Returns the members of the service other than the one at the target's URL, for the command `setup`. Called only
-    /// if [`Setup::has_members`] is true.
-    fn members(target: &Target, settings: Self::Settings) -> Result<Vec<Member>, PollError> {
+/// How a service becomes a target, for the command `setup`. Register it with `register!(MyPoller with setup)`.
+pub trait Setup: Poller {
+    /// Returns the steps.
+    fn guide() -> Guide;
+
+    /// Returns the members of the service other than the one at the target's URL. Called only if
+    /// [`Guide::has_members`] is true.
+    ///
+    /// # Errors
+    /// If the service does not answer.
+    fn members(target: &Endpoint, settings: Self::Settings) -> Result<Vec<Member>, CallError> {
         let _ = (target, settings);
         Ok(Vec::new())
     }
-
-    /// Polls the target once. Each poll runs in its own instance.
-    fn poll(target: &Target, settings: Self::Settings) -> Result<Report, PollError>;
 }
 
 /// The description of a plugin.
@@ -54,6 +62,12 @@ pub struct Info {
     pub version: &'static str,
     /// A description in one sentence.
     pub summary: &'static str,
+    /// The address of the plugin's page, with http or https.
+    pub homepage: Option<&'static str>,
+    /// The licence as an SPDX expression, for example `Apache-2.0`.
+    pub license: Option<&'static str>,
+    /// The schemes of the URLs that the plugin accepts. The host refuses a target with another scheme.
+    pub schemes: &'static [&'static str],
     /// The interval of a target without a configured interval, in milliseconds.
     pub default_interval_ms: u32,
     /// The timeout of a target without a configured timeout, in milliseconds.
@@ -62,8 +76,17 @@ pub struct Info {
 
 impl Info {
     /// The defaults for plugins that monitor services: an interval of 30 s and a timeout of 10 s.
-    pub const SERVICE: Self =
-        Self { kind: "", title: "", version: "", summary: "", default_interval_ms: 30_000, default_timeout_ms: 10_000 };
+    pub const SERVICE: Self = Self {
+        kind: "",
+        title: "",
+        version: "",
+        summary: "",
+        homepage: None,
+        license: None,
+        schemes: &["http", "https"],
+        default_interval_ms: 30_000,
+        default_timeout_ms: 10_000,
+    };
 }
 
 /// The settings of a plugin without settings. Every key is an error.
@@ -75,7 +98,7 @@ pub struct NoSettings {}
 ///
 /// The failure is transient (`not_json`, `unexpected_shape`), because proxies and gateways answer 200 with their own
 /// pages.
-pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, PollError> {
+pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CallError> {
     // The body is checked for UTF-8 once, instead of each text in it.
     let parsed = std::str::from_utf8(body).map_or_else(|_| serde_json::from_slice(body), serde_json::from_str);
     parsed.map_err(|error| {
@@ -87,48 +110,50 @@ pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, PollError> {
         };
         let start = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
         let message = format!("{problem} ({error}); it starts with {start:?}: check that the URL is correct");
-        PollError::transient(code, message)
+        CallError::transient(code, message)
     })
 }
 
 /// Implements the exports of the component for a [`Poller`].
 pub struct Exported<P>(PhantomData<P>);
 
-impl<P: Poller> Guest for Exported<P> {
+impl<P: Poller> DefinitionGuest for Exported<P> {
     fn describe() -> Descriptor {
-        let Info { kind, title, version, summary, default_interval_ms, default_timeout_ms } = P::INFO;
+        let Info { kind, title, version, summary, homepage, license, schemes, default_interval_ms, default_timeout_ms } =
+            P::INFO;
         Descriptor {
             kind: kind.to_owned(),
             title: title.to_owned(),
             version: version.to_owned(),
             summary: summary.to_owned(),
+            homepage: homepage.map(str::to_owned),
+            license: license.map(str::to_owned),
+            schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
             settings_schema: schemars::schema_for!(P::Settings).as_value().to_string(),
             secrets: P::secrets(),
-            default_interval_ms,
+            default_interval_ms: Some(default_interval_ms),
             default_timeout_ms,
-            setup: P::setup(),
+            extra: Vec::new(),
         }
     }
 
-    fn check_settings(settings: String) -> Vec<String> {
-        match serde_json::from_str(&settings) {
-            Ok(settings) => P::check(&settings),
-            Err(error) => vec![error.to_string()],
-        }
-    }
-
-    fn poll(target: Target) -> Result<Report, PollError> {
-        P::poll(&target, settings::<P>(&target)?)
-    }
-
-    fn members(target: Target) -> Result<Vec<Member>, PollError> {
-        P::members(&target, settings::<P>(&target)?)
+    fn check_settings(settings: String) -> Vec<SettingsProblem> {
+        checked(&settings, P::check)
     }
 }
 
-fn settings<P: Poller>(target: &Target) -> Result<P::Settings, PollError> {
-    serde_json::from_str(&target.settings).map_err(|error| {
-        let message = format!("the target's settings are not valid for kind {}: {error}", P::INFO.kind);
-        PollError::permanent("bad_settings", message)
-    })
+impl<P: Poller> PollerGuest for Exported<P> {
+    fn poll(target: Endpoint) -> Result<Report, CallError> {
+        P::poll(&target, settings_of(&target, P::INFO.kind)?)
+    }
+}
+
+impl<P: Setup> SetupGuest for Exported<P> {
+    fn describe_setup() -> Guide {
+        P::guide()
+    }
+
+    fn members(target: Endpoint) -> Result<Vec<Member>, CallError> {
+        P::members(&target, settings_of(&target, P::INFO.kind)?)
+    }
 }

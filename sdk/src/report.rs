@@ -1,6 +1,6 @@
 //! Builders for reports.
 
-use crate::{Dependency, Failure, Label, PollError, Report, Sample, SampleKind, Status};
+use crate::{CallError, Dependency, Failure, Label, Report, Sample, SampleKind, Status};
 
 impl Dependency {
     /// Creates a dependency with a name and a status. The other fields are public and can be set from the source.
@@ -21,6 +21,7 @@ impl Dependency {
             contact: None,
             check_details: None,
             parent: None,
+            extra: Vec::new(),
         }
     }
 
@@ -102,7 +103,7 @@ impl Sample {
     /// Creates a gauge. `name` is a Prometheus metric name with its unit as suffix (`_bytes`, `_seconds`, `_ratio`).
     /// The host adds the target's labels and removes values that are not finite.
     pub fn gauge(name: impl Into<String>, value: f64) -> Self {
-        Self { name: name.into(), kind: SampleKind::Gauge, labels: Vec::new(), value }
+        Self { name: name.into(), kind: SampleKind::Gauge, labels: Vec::new(), value, extra: Vec::new() }
     }
 
     /// Creates a counter, which only increases or restarts at 0. The name should end in `_total`.
@@ -145,7 +146,13 @@ impl Status {
 impl Report {
     /// Creates an empty report.
     pub fn empty() -> Self {
-        Self { dependencies: Vec::new(), kept: Vec::new(), samples: Vec::new(), warnings: Vec::new() }
+        Self {
+            dependencies: Vec::new(),
+            kept: Vec::new(),
+            samples: Vec::new(),
+            warnings: Vec::new(),
+            extra: Vec::new(),
+        }
     }
 
     /// Keeps the last known state of dependencies that this poll did not check. `names` is a name or a name prefix that
@@ -166,15 +173,22 @@ impl FromIterator<Dependency> for Report {
     }
 }
 
-impl PollError {
+impl Failure {
+    /// Creates the description of a failure. `code` is stable and in snake_case, `message` is one sentence.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), retry_after_ms: None, extra: Vec::new() }
+    }
+}
+
+impl CallError {
     /// Creates a failure that a retry may resolve. `code` is stable and in snake_case, `message` is one sentence.
     pub fn transient(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Transient(Failure { code: code.into(), message: message.into(), retry_after_ms: None })
+        Self::Transient(Failure::new(code, message))
     }
 
     /// Creates a failure that persists until the configuration or the source is changed.
     pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Permanent(Failure { code: code.into(), message: message.into(), retry_after_ms: None })
+        Self::Permanent(Failure::new(code, message))
     }
 
     /// Returns the failure of either variant.

@@ -28,289 +28,70 @@
 //! `totalMs` and `tls` (`fingerprint`, `subject`, `issuer`, `notBefore`, `notAfter`; the last two in milliseconds since
 //! the Unix epoch). Each exchange answers once. The last exchange with a URL answers repeatedly.
 
-use crate::bindings::polliwog::poller::http as contract;
-use crate::notifier_bindings::exports::polliwog::poller::notifier::Guest as NotifierGuest;
-use crate::poller_bindings::exports::polliwog::poller::poller::Guest;
+mod recording;
+
+use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
+use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
+use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
+use crate::bindings::polliwog::plugin::http as contract;
 use crate::{
-    Alert, Channel, Descriptor, Event, Exported, ExportedNotifier, Label, Notification, Notifier, PollError, Poller,
-    Report, SendError, Status, Target,
+    Alert, CallError, Descriptor, Endpoint, Event, Exported, ExportedNotifier, Label, Notification, Notifier, Poller,
+    Report, SettingsProblem, Status,
 };
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use contract::{CaptureSource, Header, HttpError, HttpErrorClass, Method, Timing, TlsInfo};
-use serde::Deserialize;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use contract::{CaptureSource, HttpError, Method};
+use recording::{Exchange, RecordedError};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
-/// Recorded exchanges, and the target of the recorded poll.
-#[derive(Clone, Debug)]
-pub struct Recording {
-    exchanges: Vec<Exchange>,
-    /// `None` if the recording does not contain its target.
-    target: Option<RecordedTarget>,
-}
+pub use recording::{Recording, target};
 
-/// The contents of a recording's file.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum File {
-    Exchanges(Vec<Exchange>),
-    Whole(Box<Whole>),
-}
+/// The time of calls unless [`set_time`] sets another: 20 July 2026, in milliseconds since the Unix epoch.
+pub const TIME: i64 = 1_784_578_620_000;
 
-/// The format of `polliwog poll --record`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Whole {
-    #[expect(dead_code, reason = "for information")]
-    kind: String,
-    #[expect(dead_code, reason = "for information")]
-    #[serde(default)]
-    event: Option<String>,
-    target: RecordedTarget,
-    exchanges: Vec<Exchange>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RecordedTarget {
-    url: String,
-    #[serde(default)]
-    also: Vec<String>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    settings: serde_json::Value,
-    #[serde(default)]
-    secrets: Vec<String>,
-    now: u64,
-    timeout_ms: u32,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Exchange {
-    request: RecordedRequest,
-    response: Option<RecordedResponse>,
-    error: Option<RecordedError>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecordedRequest {
-    method: String,
-    url: String,
-    #[serde(default)]
-    #[expect(dead_code, reason = "for information")]
-    headers: Vec<(String, String)>,
-    body: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RecordedResponse {
-    status: u16,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    headers: Vec<(String, String)>,
-    body: Option<String>,
-    body_base64: Option<String>,
-    #[serde(default)]
-    total_ms: f64,
-    tls: Option<RecordedTls>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RecordedTls {
-    fingerprint: String,
-    subject: String,
-    issuer: String,
-    not_before: u64,
-    not_after: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecordedError {
-    #[serde(default)]
-    class: RecordedClass,
-    code: String,
-    message: String,
-    retryable: bool,
-}
-
-/// The names of the classes in a file.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RecordedClass {
-    Refused,
-    NameLookup,
-    ConnectionRefused,
-    ConnectionFailed,
-    Certificate,
-    Protocol,
-    Closed,
-    Timeout,
-    PollOver,
-    BodyTooLarge,
-    /// A recording of a replay.
-    NotRecorded,
-    #[default]
-    Other,
-}
-
-impl From<RecordedClass> for HttpErrorClass {
-    fn from(class: RecordedClass) -> Self {
-        match class {
-            RecordedClass::Refused => Self::Refused,
-            RecordedClass::NameLookup => Self::NameLookup,
-            RecordedClass::ConnectionRefused => Self::ConnectionRefused,
-            RecordedClass::ConnectionFailed => Self::ConnectionFailed,
-            RecordedClass::Certificate => Self::Certificate,
-            RecordedClass::Protocol => Self::Protocol,
-            RecordedClass::Closed => Self::Closed,
-            RecordedClass::Timeout => Self::Timeout,
-            RecordedClass::PollOver => Self::PollOver,
-            RecordedClass::BodyTooLarge => Self::BodyTooLarge,
-            RecordedClass::NotRecorded | RecordedClass::Other => Self::Other,
-        }
-    }
-}
-
-impl Recording {
-    /// Parses a recording.
-    ///
-    /// # Panics
-    /// Panics if the text is not a recording, because this is for tests.
-    pub fn parse(text: &str) -> Self {
-        let (exchanges, target) = match serde_json::from_str(text) {
-            Ok(File::Exchanges(exchanges)) => (exchanges, None),
-            Ok(File::Whole(whole)) => (whole.exchanges, Some(whole.target)),
-            Err(error) => panic!("this is not a recording: {error}"),
-        };
-        for exchange in &exchanges {
-            let one = exchange.response.is_some() != exchange.error.is_some();
-            assert!(one, "{}: an exchange must have either a response or an error", exchange.request.url);
-        }
-        Self { exchanges, target }
-    }
-
-    /// Returns the target of the recorded poll, or [`target`] if the recording does not contain one.
-    pub fn target(&self) -> Target {
-        let plain = target("{}");
-        let Some(recorded) = self.target.clone() else { return plain };
-        let settings = if recorded.settings.is_null() { plain.settings } else { recorded.settings.to_string() };
-        let labels = recorded.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
-        Target {
-            url: recorded.url,
-            also: recorded.also,
-            labels,
-            settings,
-            secrets: recorded.secrets,
-            now: recorded.now,
-            timeout_ms: recorded.timeout_ms,
-            ..plain
-        }
-    }
-
-    /// Creates a recording of one GET request to the target's URL, answered with status 200 and this body.
-    pub fn of_body(body: impl AsRef<[u8]>) -> Self {
-        let exchange = Exchange {
-            request: RecordedRequest { method: "GET".to_owned(), url: String::new(), headers: Vec::new(), body: None },
-            response: Some(RecordedResponse {
-                status: 200,
-                reason: "OK".to_owned(),
-                headers: Vec::new(),
-                body: None,
-                body_base64: Some(STANDARD.encode(body)),
-                total_ms: 1.0,
-                tls: None,
-            }),
-            error: None,
-        };
-        Self { exchanges: vec![exchange], target: None }
-    }
-}
-
-impl From<RecordedResponse> for contract::Response {
-    fn from(response: RecordedResponse) -> Self {
-        let body = match (response.body, response.body_base64) {
-            (Some(text), _) => text.into_bytes(),
-            (None, Some(encoded)) => STANDARD.decode(encoded).unwrap_or_else(|error| panic!("bodyBase64: {error}")),
-            (None, None) => Vec::new(),
-        };
-        let total_ms = response.total_ms;
-        Self {
-            status: response.status,
-            reason: response.reason,
-            headers: response.headers.into_iter().map(|(name, value)| Header { name, value }).collect(),
-            body,
-            timing: Timing { dns_ms: 0.0, connect_ms: 0.0, tls_ms: 0.0, first_byte_ms: total_ms, total_ms },
-            tls: response.tls.map(|tls| TlsInfo {
-                fingerprint: tls.fingerprint,
-                subject: tls.subject,
-                issuer: tls.issuer,
-                not_before: tls.not_before,
-                not_after: tls.not_after,
-            }),
-        }
-    }
-}
-
-/// Creates a target with these settings (JSON text) and the URL `http://127.0.0.1:8080/`. The time is fixed, on 20 July
-/// 2026.
-pub fn target(settings: &str) -> Target {
-    Target {
-        id: "test".to_owned(),
-        name: "Test".to_owned(),
-        url: "http://127.0.0.1:8080/".to_owned(),
-        also: Vec::new(),
-        labels: Vec::new(),
-        settings: settings.to_owned(),
-        secrets: Vec::new(),
-        now: 1_784_578_620_000,
-        timeout_ms: 10_000,
-    }
+/// Sets the time of the calls of this thread, in milliseconds since the Unix epoch. A recording of `poll --record` sets
+/// its own.
+pub fn set_time(now: i64) {
+    NOW.set(now);
 }
 
 /// Runs one poll. The requests are answered from a recording.
-pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, PollError> {
-    let replay = Replay::new(recording, &target.url, &target.secrets);
-    REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
-    let result = Exported::<P>::poll(target);
-    REPLAY.with(|slot| *slot.borrow_mut() = None);
-    result
+///
+/// # Errors
+/// If the poll fails.
+pub fn poll<P: Poller>(recording: Recording, target: Endpoint) -> Result<Report, CallError> {
+    replayed(recording, &target.clone(), || <Exported<P> as PollerGuest>::poll(target))
 }
 
 /// Sends one notification. The requests are answered from a recording.
-pub fn send<N: Notifier>(recording: Recording, channel: Channel, notification: Notification) -> Result<(), SendError> {
-    let replay = Replay::new(recording, &channel.url, &channel.secrets);
+///
+/// # Errors
+/// If the receiver does not accept it.
+pub fn send<N: Notifier>(recording: Recording, channel: Endpoint, notification: Notification) -> Result<(), CallError> {
+    replayed(recording, &channel.clone(), || <ExportedNotifier<N> as NotifierGuest>::send(channel, notification))
+}
+
+fn replayed<T>(recording: Recording, endpoint: &Endpoint, call: impl FnOnce() -> T) -> T {
+    if let Some(now) = recording.now() {
+        set_time(now);
+    }
+    let replay = Replay::new(recording, &endpoint.url, &endpoint.secrets);
     REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
-    let result = <ExportedNotifier<N> as NotifierGuest>::send(channel, notification);
+    let result = call();
     REPLAY.with(|slot| *slot.borrow_mut() = None);
     result
 }
 
-/// Creates a channel without settings and secrets and with the URL `http://127.0.0.1:8080/`. Its time is 12 min after
-/// the start of the alerts of [`notification`].
-pub fn channel() -> Channel {
-    Channel {
-        name: "ops".to_owned(),
-        url: "http://127.0.0.1:8080/".to_owned(),
-        settings: "{}".to_owned(),
-        secrets: Vec::new(),
-        now: 1_784_578_620_000,
-        timeout_ms: 10_000,
-    }
+/// Creates a channel without settings and secrets and with the URL `http://127.0.0.1:8080/`. [`TIME`] is 12 min after the
+/// start of the alerts of [`notification`].
+pub fn channel() -> Endpoint {
+    Endpoint { id: "ops".to_owned(), name: "Ops".to_owned(), ..target("{}") }
 }
 
 /// Creates a notification of one alert for each of these events.
 pub fn notification(events: &[Event]) -> Notification {
     let alert = |event: &Event| Alert {
         fingerprint: "5f2a".to_owned(),
-        event: *event,
+        event: event.as_str().to_owned(),
         status: if *event == Event::Resolved { Status::Ok } else { Status::Critical },
         class: "dependency".to_owned(),
         target_id: Some("shop".to_owned()),
@@ -324,6 +105,7 @@ pub fn notification(events: &[Event]) -> Notification {
         labels: vec![Label { name: "site".to_owned(), value: "zurich".to_owned() }],
         link: Some("http://polliwog.lan/targets/shop".to_owned()),
         suppresses: 2,
+        extra: Vec::new(),
     };
     Notification {
         id: "polliwog-7".to_owned(),
@@ -331,17 +113,18 @@ pub fn notification(events: &[Event]) -> Notification {
         alerts: events.iter().map(alert).collect(),
         omitted: 0,
         link: Some("http://polliwog.lan/alerts".to_owned()),
+        extra: Vec::new(),
     }
 }
 
 /// Returns the plugin's descriptor.
 pub fn describe<P: Poller>() -> Descriptor {
-    Exported::<P>::describe()
+    <Exported<P> as DefinitionGuest>::describe()
 }
 
 /// Returns the problems that the plugin finds in settings (JSON text).
-pub fn check_settings<P: Poller>(settings: &str) -> Vec<String> {
-    Exported::<P>::check_settings(settings.to_owned())
+pub fn check_settings<P: Poller>(settings: &str) -> Vec<SettingsProblem> {
+    <Exported<P> as DefinitionGuest>::check_settings(settings.to_owned())
 }
 
 struct Replay {
@@ -360,7 +143,7 @@ impl Replay {
     /// Answers a request as the host does: an exchange with its method, URL and body, else one with its method and URL.
     /// Each answers once, in the order of the recording, and the last one repeatedly.
     fn answer(&mut self, request: &contract::Request) -> Result<contract::Response, HttpError> {
-        let (exchanges, base) = (&self.recording.exchanges, &self.base);
+        let (exchanges, base) = (self.recording.exchanges(), &self.base);
         let (method, wanted) = (method(request.method), resolve(base, &request.path));
         let body = request.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned());
         let same: Vec<usize> = (0..exchanges.len())
@@ -389,6 +172,13 @@ impl Replay {
 
 thread_local! {
     static REPLAY: RefCell<Option<Replay>> = const { RefCell::new(None) };
+    static NOW: Cell<i64> = const { Cell::new(TIME) };
+}
+
+pub(crate) mod clock {
+    pub(crate) fn now() -> i64 {
+        super::NOW.get()
+    }
 }
 
 fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {
@@ -436,10 +226,13 @@ pub(crate) fn has_secret(name: &str) -> bool {
 /// The cache of all polls of this thread, independent of their targets. Values do not expire. The limit is the host's
 /// limit for one target.
 pub(crate) mod cache {
+    use crate::cache::CacheError;
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
     const MAX_BYTES: usize = 1 << 20;
+    const MAX_KEY_BYTES: usize = 256;
+    const MAX_TTL_MS: u32 = 604_800_000;
     /// Counted for each entry in addition to its key and value.
     const OVERHEAD: usize = 128;
 
@@ -451,13 +244,16 @@ pub(crate) mod cache {
         VALUES.with(|values| values.borrow().get(key).cloned())
     }
 
-    pub(crate) fn set(key: &str, value: &[u8], _ttl_ms: u32) -> Result<(), String> {
+    pub(crate) fn set(key: &str, value: &[u8], ttl_ms: u32) -> Result<(), CacheError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES || !(1..=MAX_TTL_MS).contains(&ttl_ms) {
+            return Err(CacheError::InvalidArgument);
+        }
         VALUES.with(|values| {
             let mut values = values.borrow_mut();
             values.remove(key);
             let size = |(key, value): (&String, &Vec<u8>)| key.len() + value.len() + OVERHEAD;
             if values.iter().map(size).sum::<usize>() + key.len() + value.len() + OVERHEAD > MAX_BYTES {
-                return Err(format!("a target can store at most {MAX_BYTES} bytes"));
+                return Err(CacheError::Full);
             }
             values.insert(key.to_owned(), value.to_owned());
             Ok(())

@@ -18,14 +18,14 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod contract {
     wasmtime::component::bindgen!({
-        world: "plugin",
+        world: "poller-plugin",
         path: "../wit",
         imports: { default: async | trappable },
         exports: { default: async },
     });
 }
 
-use contract::polliwog::poller::{cache, http, log, types};
+use contract::polliwog::plugin::{cache, clock, http, log, types};
 
 fn main() {
     for (nodes, guests) in [(3, 50), (16, 5_000)] {
@@ -110,7 +110,7 @@ fn native_parse(bencher: Bencher<'_, '_>) {
 struct Harness {
     runtime: Runtime,
     engine: Engine,
-    pre: contract::PluginPre<State>,
+    pre: contract::PollerPluginPre<State>,
     body: Arc<Vec<u8>>,
 }
 
@@ -157,12 +157,18 @@ impl cache::Host for State {
         Ok(None)
     }
 
-    async fn set(&mut self, _: String, _: Vec<u8>, _: u32) -> wasmtime::Result<Result<(), String>> {
+    async fn set(&mut self, _: String, _: Vec<u8>, _: u32) -> wasmtime::Result<Result<(), cache::CacheError>> {
         Ok(Ok(()))
     }
 
     async fn remove(&mut self, _: String) -> wasmtime::Result<()> {
         Ok(())
+    }
+}
+
+impl clock::Host for State {
+    async fn now(&mut self) -> wasmtime::Result<i64> {
+        Ok(1_784_578_620_000)
     }
 }
 
@@ -188,11 +194,12 @@ impl Harness {
         let engine = Engine::new(&config).expect("the pool fits");
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).expect("WASI links");
-        contract::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
+        contract::PollerPlugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
             .expect("the contract links");
         let plugin = builtin::ALL.iter().find(|plugin| plugin.kind == "proactive-deps").expect("it is built in");
         let component = Component::from_binary(&engine, plugin.component).expect("it compiles");
-        let pre = contract::PluginPre::new(linker.instantiate_pre(&component).expect("it links")).expect("it fits");
+        let pre =
+            contract::PollerPluginPre::new(linker.instantiate_pre(&component).expect("it links")).expect("it fits");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Self { runtime, engine, pre, body: Arc::new(body()) }
     }
@@ -206,8 +213,8 @@ impl Harness {
     }
 }
 
-fn wire_target() -> types::Target {
-    types::Target {
+fn wire_target() -> types::Endpoint {
+    types::Endpoint {
         id: "bench".to_owned(),
         name: "Bench".to_owned(),
         url: "http://127.0.0.1/".to_owned(),
@@ -215,8 +222,8 @@ fn wire_target() -> types::Target {
         labels: Vec::new(),
         settings: "{}".to_owned(),
         secrets: Vec::new(),
-        now: 1_784_578_620_000,
         timeout_ms: 10_000,
+        extra: Vec::new(),
     }
 }
 
@@ -228,7 +235,7 @@ fn reused_instance(bencher: Bencher<'_, '_>) {
     let plugin = harness.runtime.block_on(harness.pre.instantiate_async(&mut store)).expect("it starts");
     let target = wire_target();
     bencher.bench_local(|| {
-        let polled = harness.runtime.block_on(plugin.polliwog_poller_poller().call_poll(&mut store, &target));
+        let polled = harness.runtime.block_on(plugin.polliwog_plugin_poller().call_poll(&mut store, &target));
         polled.expect("it does not trap").expect("it reports").dependencies.len()
     });
 }
@@ -242,7 +249,7 @@ fn fresh_instance(bencher: Bencher<'_, '_>) {
         harness.runtime.block_on(async {
             let mut store = harness.store();
             let plugin = harness.pre.instantiate_async(&mut store).await.expect("it starts");
-            let polled = plugin.polliwog_poller_poller().call_poll(&mut store, &target).await;
+            let polled = plugin.polliwog_plugin_poller().call_poll(&mut store, &target).await;
             polled.expect("it does not trap").expect("it reports").dependencies.len()
         })
     });

@@ -240,7 +240,7 @@ url = "http://127.0.0.1:1/"
     for words in [
         "polliwog.toml:6: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
-        "polliwog.toml:12: target b: settings: \"fields\" needs \"healthy\" or \"severity\"",
+        "polliwog.toml:12: target b: settings: fields: it needs healthy or severity",
         "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; copy one into",
         "4 problems",
     ] {
@@ -423,7 +423,7 @@ fn plugins_are_listed_and_inspected() {
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(
         (code, found["kind"].as_str().unwrap(), found["contract"].as_str().unwrap()),
-        (0, "cached", "polliwog:poller@0.1")
+        (0, "cached", "polliwog:plugin@0.1")
     );
     assert_eq!(found["size"].as_u64().unwrap(), tests::guests::CACHED.len() as u64);
     let (code, stdout, _) = output(&folder, &["plugin", "inspect", plugins.join("half.wasm").to_str().unwrap()]);

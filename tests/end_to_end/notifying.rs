@@ -90,9 +90,10 @@ fn a_notification_is_tried_again_in_order_and_given_up_when_it_is_refused() {
     let (_keep, folder) = folder();
     let broken = folder.join("broken");
     let server = Server::start(vec![("/shop", switched(&broken, "path"))]);
-    // The first attempt is refused for a time, the second one ends without an answer, and the third one is taken.
+    // The first attempt is refused for a minute, longer than this test takes to hurry it. The second one ends without
+    // an answer, and the third one is taken.
     let receiver = Receiver::start(Arc::new(|place, received| {
-        let late = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\nlate";
+        let late = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 60\r\ncontent-length: 4\r\n\r\nlate";
         let bad = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 10\r\n\r\nno_payload";
         match place {
             0 => Some(late.to_vec()),

@@ -144,13 +144,7 @@ fn setup_lists_the_members_of_a_cluster() {
         ("pve", "token=env:T", &["--username", "me;reboot"], 64, "write at most 64 letters, digits and @ . _ - + only"),
         ("pve", "token=env:T", &["--fingerprint", "zz"], 64, "--fingerprint: "),
         ("pve", "token=env:T", &["--fingerprint", &"00".repeat(32)], 64, "so it has no certificate to compare"),
-        (
-            "pmg",
-            "password=env:P",
-            &["--username", "me"],
-            64,
-            "--username: \"username\" is \"me\": write it with its realm",
-        ),
+        ("pmg", "password=env:P", &["--username", "me"], 64, "--username: it is \"me\": write it with its realm"),
         ("pbs", "token=env:T", &[], 64, "has no other members"),
         ("http", "token=env:T", &["--username", "me"], 64, "--username: HTTP needs no account"),
     ] {

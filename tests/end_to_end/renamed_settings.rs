@@ -9,9 +9,8 @@ use tests::wat;
 
 /// Builds a plugin whose targets may have one setting, a text.
 fn with_setting(kind: &str, version: &str, setting: &str) -> Vec<u8> {
-    /// The addresses of the schema, and of its place in the descriptor: after the texts kind, title, version, summary.
+    /// The address of the schema.
     const SCHEMA: u32 = 16_384;
-    const PLACE: u32 = wat::DESCRIPTOR + 4 * 8;
     let schema = json!({
         "type": "object", "properties": { setting: { "type": "string" } }, "additionalProperties": false
     });
@@ -20,9 +19,10 @@ fn with_setting(kind: &str, version: &str, setting: &str) -> Vec<u8> {
     let (address, length) = (bytes(SCHEMA), bytes(u32::try_from(schema.len()).unwrap()));
     let text = format!(
         "(func $poll (type $poll) i32.const {})
-        (data (i32.const {PLACE}) \"{address}{length}\")
+        (data (i32.const {}) \"{address}{length}\")
         (data (i32.const {SCHEMA}) \"{}\")",
         wat::DEPENDENCY,
+        wat::SCHEMA,
         schema.replace('"', "\\22")
     );
     wat::plugin(kind, version, &text)

@@ -13,6 +13,8 @@ use wit_parser::Resolve;
 
 /// The address of the result of `describe`.
 pub const DESCRIPTOR: u32 = 1024;
+/// The address of the place of the schema in the descriptor: its address and its length.
+pub const SCHEMA: u32 = DESCRIPTOR + 64;
 /// The address of a valid result of `poll` without dependencies.
 pub const REPORT: u32 = 4096;
 /// The address of a result of `poll` with one dependency. The dependency itself is 64 bytes later.
@@ -46,7 +48,7 @@ fn assembled(parser: &mut wat::Parser, (kind, version): (&str, &str), text: &str
     let mut resolve = Resolve::default();
     let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
     let (package, _) = resolve.push_dir(&wit).expect("the contract can be read");
-    let world = resolve.select_world(&[package], Some("plugin")).expect("the contract has its world");
+    let world = resolve.select_world(&[package], Some("poller-plugin")).expect("the contract has its world");
     embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8).expect("the contract can be embedded");
     let mut encoder = ComponentEncoder::default();
     let encoder = encoder.validate(true).module(&core).expect("the module fits the contract");
@@ -66,12 +68,11 @@ fn module(kind: &str, version: &str, text: &str) -> String {
     let (imports, text): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("(import"));
     let text = &text.join("\n");
     let mut module = format!("(module\n{}\n", imports.join("\n"));
-    let poll = "(param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i64 i32) (result i32)";
     let _ = writeln!(
         module,
         "(type $describe (func (result i32)))
         (type $check (func (param i32 i32) (result i32)))
-        (type $poll (func {poll}))
+        (type $poll (func (param i32) (result i32)))
         (type $realloc (func (param i32 i32 i32 i32) (result i32)))"
     );
     for (field, default) in [
@@ -85,13 +86,12 @@ fn module(kind: &str, version: &str, text: &str) -> String {
             let _ = writeln!(module, "{default}");
         }
     }
-    let prefix = "polliwog:poller/poller@0.1.0#";
+    let (definition, poller) = ("polliwog:plugin/definition@0.1.0#", "polliwog:plugin/poller@0.1.0#");
     let _ = writeln!(
         module,
         "(export \"memory\" (memory $memory)) (export \"cabi_realloc\" (func $realloc))
-        (export \"{prefix}describe\" (func $describe)) (export \"{prefix}check-settings\" (func $check))
-        (export \"{prefix}poll\" (func $poll))
-        (func $members (type $poll) i32.const {REPORT}) (export \"{prefix}members\" (func $members))"
+        (export \"{definition}describe\" (func $describe)) (export \"{definition}check-settings\" (func $check))
+        (export \"{poller}poll\" (func $poll))"
     );
     module.push_str(&data(kind, version));
     module.push_str(text);
@@ -127,10 +127,14 @@ fn data(kind: &str, version: &str) -> String {
         text(kind),
         text(version),
         text("A test program"),
+        // No homepage, licence and schemes.
+        vec![0; 12 + 12 + 8],
         text(schema),
+        // No secrets.
         vec![0; 8],
-        30_000_u32.to_le_bytes().to_vec(),
-        10_000_u32.to_le_bytes().to_vec(),
+        [1, 30_000, 10_000].map(u32::to_le_bytes).concat(),
+        // No later attributes.
+        vec![0; 8],
     ]
     .concat();
     let dependency = DEPENDENCY + 64;

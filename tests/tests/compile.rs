@@ -68,7 +68,7 @@ async fn compiling_expensive_plugins_does_not_grow_the_hosts_memory() {
         match sandbox.load(bomb).await {
             Ok(_) => assert!(!refused, "{name} was accepted"),
             Err(refusal) => assert!(
-                ["compile_limit", "not_valid", "too_large", "no_poller"].contains(&refusal.code),
+                ["compile_limit", "not_valid", "too_large", "wrong_exports"].contains(&refusal.code),
                 "{name}: {}: {refusal}",
                 refusal.code
             ),

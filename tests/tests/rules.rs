@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Generated code.
-const GENERATED: [&str; 3] = ["sdk/src/bindings.rs", "sdk/src/notifier_bindings.rs", "sdk/src/poller_bindings.rs"];
+const GENERATED: [&str; 1] = ["sdk/src/bindings.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()

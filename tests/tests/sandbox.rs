@@ -326,21 +326,30 @@ async fn files_that_are_not_plugins_are_refused_with_a_remedy() {
     let sandbox = sandbox_with(8);
     let component = |text: &str| wat::parse_str(text).unwrap();
     let importing = |name: &str| component(&format!("(component (import {name:?} (instance)))"));
+    let exporting = |interfaces: &[&str]| {
+        let export =
+            |name: &&str| format!("(instance ${name}) (export \"polliwog:plugin/{name}@0.1.0\" (instance ${name}))");
+        component(&format!("(component {})", interfaces.iter().map(export).collect::<String>()))
+    };
     let cases: Vec<(Vec<u8>, &str, &str)> = vec![
         (vec![], "empty", "copy"),
         (b"\x7fELF...".to_vec(), "not_wasm", "machine code"),
         (b"hello".to_vec(), "not_wasm", "component"),
         (b"(component)".to_vec(), "not_wasm", "text"),
         (wat::parse_str("(module)").unwrap(), "core_module", "wasm32-wasip2"),
-        (component("(component)"), "no_poller", "SDK"),
+        (component("(component)"), "wrong_exports", "SDK"),
         (importing("wasi:http/outgoing-handler@0.2.0"), "import_refused", "wasi:http/outgoing-handler@0.2.0"),
         (importing("evil:corp/shell@1.0.0"), "import_refused", "evil:corp/shell@1.0.0"),
         (importing("wasi:keyvalue/store@0.2.0"), "import_refused", "wasi:keyvalue/store@0.2.0"),
         (importing("wasi:clocks/timezone@0.2.0"), "import_refused", "wasi:clocks/timezone@0.2.0"),
         (importing("wasi:cli/exit@0.3.0"), "import_refused", "wasi:cli/exit@0.3.0"),
-        (importing("wasi:sockets/tcp@0.2.9"), "no_poller", "SDK"),
-        (importing("wasi:filesystem/types@0.2.0"), "no_poller", "SDK"),
-        (importing("polliwog:poller/http@0.3.0"), "contract_version", "0.3"),
+        (importing("wasi:sockets/tcp@0.2.9"), "wrong_exports", "SDK"),
+        (importing("wasi:filesystem/types@0.2.0"), "wrong_exports", "SDK"),
+        (importing("polliwog:plugin/http@0.3.0"), "contract_version", "0.3"),
+        (importing("polliwog:poller/http@0.1.0"), "contract_version", "polliwog plugin update"),
+        (exporting(&["definition"]), "wrong_exports", "neither"),
+        (exporting(&["poller"]), "wrong_exports", "polliwog:plugin/definition"),
+        (exporting(&["definition", "notifier", "poller"]), "wrong_exports", "two plugins"),
         (builtin("http")[..1000].to_vec(), "not_valid", "compile"),
     ];
     for (bytes, code, word) in cases {

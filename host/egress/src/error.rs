@@ -53,7 +53,7 @@ pub enum Error {
     #[error("no whole answer within {:.1} s; the request timed out while {phase}", .after.as_secs_f64())]
     Timeout { after: Duration, phase: &'static str },
     #[error("the poll ended {:.1} s after the start of this request, while {phase}", .after.as_secs_f64())]
-    PollOver { after: Duration, phase: &'static str },
+    CallOver { after: Duration, phase: &'static str },
     #[error("{0} closed the connection before its answer was complete")]
     Closed(String),
     #[error("{name} sent an answer that is not HTTP ({why}): check the port and whether it needs https")]
@@ -100,7 +100,7 @@ pub enum ErrorClass {
     /// The request timed out.
     Timeout,
     /// The poll's time ended before the request's.
-    PollOver,
+    CallOver,
     /// The answer's body is longer than the limit.
     BodyTooLarge,
     /// A recording is replayed and does not contain the answer.
@@ -134,7 +134,7 @@ impl Error {
             Self::CertificateVersion { .. } => "tls_certificate_version",
             Self::TlsFailed { .. } => "tls_failed",
             Self::Timeout { .. } => "timeout",
-            Self::PollOver { .. } => "poll_over",
+            Self::CallOver { .. } => "call_over",
             Self::Closed(_) => "closed",
             Self::Protocol { .. } => "protocol",
             Self::HeadersTooLarge { .. } => "headers_too_large",
@@ -160,7 +160,7 @@ impl Error {
             Self::TlsFailed { .. } | Self::Protocol { .. } => ErrorClass::Protocol,
             Self::Closed(_) => ErrorClass::Closed,
             Self::Timeout { .. } => ErrorClass::Timeout,
-            Self::PollOver { .. } => ErrorClass::PollOver,
+            Self::CallOver { .. } => ErrorClass::CallOver,
             Self::BodyTooLarge { .. } => ErrorClass::BodyTooLarge,
             Self::NotRecorded(_) => ErrorClass::NotRecorded,
             Self::Recorded { class, .. } => *class,
@@ -190,7 +190,7 @@ impl Error {
                 | Self::ConnectFailed { .. }
                 | Self::TlsFailed { .. }
                 | Self::Timeout { .. }
-                | Self::PollOver { .. }
+                | Self::CallOver { .. }
                 | Self::Closed(_)
                 | Self::Protocol { .. }
                 | Self::CaptureMissing { .. }

@@ -38,7 +38,7 @@
 //! | `tls_certificate_version` | certificate | no | the certificate is an X.509 version 1 certificate |
 //! | `tls_failed` | protocol | yes | the handshake failed for another reason |
 //! | `timeout` | timeout | yes | the answer was not complete in time |
-//! | `poll_over` | poll_over | yes | the poll ended before the request's own timeout |
+//! | `call_over` | call_over | yes | the poll ended before the request's own timeout |
 //! | `closed` | closed | yes | the connection ended before the answer did |
 //! | `protocol` | protocol | yes | the answer is not HTTP |
 //! | `headers_too_large` | other | no | the answer has more or longer headers than allowed |

@@ -90,8 +90,8 @@ pub struct RecordedTls {
     pub fingerprint: String,
     pub subject: String,
     pub issuer: String,
-    pub not_before: u64,
-    pub not_after: u64,
+    pub not_before: i64,
+    pub not_after: i64,
 }
 
 /// A recorded error.

@@ -370,7 +370,7 @@ impl Session {
                 self.ended.timed_out(in_flight.progress.is_held_up());
                 // If the poll ended before the timeout of the request, the server is not to blame.
                 let cut = timeout.is_some_and(|timeout| start + timeout > self.deadline);
-                return Err(if cut { Error::PollOver { after, phase } } else { Error::Timeout { after, phase } });
+                return Err(if cut { Error::CallOver { after, phase } } else { Error::Timeout { after, phase } });
             }
         };
         let length = raw.body.len();

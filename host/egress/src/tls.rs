@@ -336,16 +336,15 @@ pub struct Certificate {
     pub subject: String,
     /// The issuer in the same format.
     pub issuer: String,
-    /// Start of the validity in milliseconds since the Unix epoch. 0 if the certificate cannot be parsed or the date is
-    /// before 1970.
-    pub not_before: u64,
+    /// Start of the validity in milliseconds since the Unix epoch. 0 if the certificate cannot be parsed.
+    pub not_before: i64,
     /// End of the validity in milliseconds since the Unix epoch.
-    pub not_after: u64,
+    pub not_after: i64,
 }
 
 impl Certificate {
     pub(crate) fn of(leaf: &[u8]) -> Self {
-        let millis = |seconds: i64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000);
+        let millis = |seconds: i64| seconds.saturating_mul(1000);
         let parsed = X509Certificate::from_der(leaf).ok().map(|(_, parsed)| parsed);
         Self {
             fingerprint: Fingerprint::of(leaf).to_hex(),

@@ -80,7 +80,7 @@ fn of_probe(step: ProbeStep) -> TestStep {
         fingerprint: Fingerprint::parse(&certificate.fingerprint).map_or(certificate.fingerprint, |f| f.to_string()),
         subject: certificate.subject,
         issuer: certificate.issuer,
-        not_after: Timestamp::from_millis(i64::try_from(certificate.not_after).unwrap_or(i64::MAX)),
+        not_after: Timestamp::from_millis(certificate.not_after),
     });
     let (code, text) = match step.result {
         Ok(text) => (None, text),

@@ -227,7 +227,13 @@ pub fn runtime_target(
     let mut note = |why: String| problems.push(format!("{} {:?}: {why}", written.noun(), written.id));
     let mut origins = Vec::new();
     let all = [(&written.url, &written.tls)].into_iter().chain(written.also.iter().map(|also| (&also.url, &also.tls)));
+    let schemes = plugin.map(|plugin| plugin.descriptor().schemes.as_slice()).unwrap_or_default();
     for (url, tls) in all {
+        if !schemes.is_empty() && !schemes.iter().any(|scheme| scheme == url.scheme()) {
+            let (kind, schemes) = (&written.kind, schemes.join(" or "));
+            note(format!("{}: kind {kind} accepts URLs with {schemes} only", written.shown_url()));
+            continue;
+        }
         let origin = if written.is_email() { Origin::of_mail(url) } else { Origin::of(url) };
         match (origin, tls.build()) {
             (Ok(origin), Ok(tls)) => origins.push(OriginGrant { origin, tls }),

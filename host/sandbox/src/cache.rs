@@ -20,6 +20,20 @@ const VAULTS: usize = 1 << 16;
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 256;
 
+/// Maximum time for which a value is kept.
+const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Why a value was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheError {
+    /// The key is empty or too long, or the time to live is out of bounds.
+    InvalidArgument,
+    /// The target's values would be too large.
+    Full,
+    /// The call has no cache.
+    Unavailable,
+}
+
 /// The owner of an entry: a target and one version of its plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
@@ -68,17 +82,17 @@ impl Cache {
         Some(entry.value.clone())
     }
 
-    /// Stores a value. Fails with the reason if the key or the target's values are too large.
-    pub(crate) fn set(&self, owner: &Owner, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), String> {
-        if key.len() > MAX_KEY_BYTES {
-            return Err(format!("a key has at most {MAX_KEY_BYTES} bytes"));
+    /// Stores a value.
+    pub(crate) fn set(&self, owner: &Owner, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), CacheError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES || ttl.is_zero() || ttl > MAX_TTL {
+            return Err(CacheError::InvalidArgument);
         }
         let size = key.len() + value.len() + OVERHEAD;
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (owner.clone(), key.to_owned());
         entries.remove(&key);
         if entries.by_owner.get(owner).copied().unwrap_or_default() + size > MAX_TARGET_BYTES {
-            return Err(format!("a target can store at most {MAX_TARGET_BYTES} bytes"));
+            return Err(CacheError::Full);
         }
         let empty = || Share { by_key: LruCache::unbounded(), bytes: 0 };
         let share = entries.by_plugin.entry(owner.plugin).or_insert_with(empty);
@@ -183,8 +197,18 @@ mod tests {
     async fn each_target_and_all_together_have_a_bound() {
         let cache = Cache::new();
         let minute = Duration::from_secs(60);
-        assert!(cache.set(&owner(0), "k", vec![0; MAX_TARGET_BYTES], minute).is_err());
-        assert!(cache.set(&owner(0), &"k".repeat(MAX_KEY_BYTES + 1), vec![], minute).is_err());
+        assert_eq!(cache.set(&owner(0), "k", vec![0; MAX_TARGET_BYTES], minute), Err(CacheError::Full));
+        let (longest, too_long) = ("k".repeat(MAX_KEY_BYTES), "k".repeat(MAX_KEY_BYTES + 1));
+        for (key, ttl, expected) in [
+            (longest.as_str(), MAX_TTL, Ok(())),
+            (too_long.as_str(), minute, Err(CacheError::InvalidArgument)),
+            ("", minute, Err(CacheError::InvalidArgument)),
+            ("k", Duration::ZERO, Err(CacheError::InvalidArgument)),
+            ("k", MAX_TTL + Duration::from_millis(1), Err(CacheError::InvalidArgument)),
+        ] {
+            assert_eq!(cache.set(&owner(0), key, vec![], ttl), expected, "{} bytes for {ttl:?}", key.len());
+        }
+        cache.remove(&owner(0), &longest);
         for n in 0..70 {
             cache.set(&owner(n), "k", vec![0; MAX_TARGET_BYTES - 1000], minute).unwrap();
             cache.set(&owner(n), "k", vec![1; MAX_TARGET_BYTES - 1000], minute).unwrap();

@@ -140,7 +140,6 @@ impl Caller {
         let requests = session.as_ref().map(|(session, _)| session.clone());
         let mut state = State::new(limiter, meter.clone(), log);
         if let Some((session, owner)) = session {
-            let now = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(0));
             state = state.with_session(session, self.cache.clone(), owner, now);
         }
         let (waiting, output) = (state.waiting.clone(), state.output.clone());

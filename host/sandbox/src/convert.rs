@@ -4,13 +4,14 @@
 
 mod json;
 
-use crate::host::v0_1::types;
+use crate::host::v0_1::{poller, types};
 use crate::limits::Limits;
 use foldhash::fast::RandomState;
 use model::{
     Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp, clean, cleaned,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Maximum length of a name in bytes.
@@ -21,13 +22,15 @@ const MESSAGE: usize = 1024;
 const DESCRIPTION: usize = 4096;
 /// Maximum length of a JSON text in bytes.
 const JSON: usize = 64 * 1024;
+/// The times that every later step can write: from the year 1 to 9999 (RFC 3339), in milliseconds.
+const TIMES: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
 /// Maximum number of repairs that are listed. The others are counted.
 const SHOWN_REPAIRS: usize = 50;
 /// Maximum length of a failure's code in bytes.
 const CODE: usize = 64;
 
 /// Converts the result of a poll.
-pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &Limits) -> Result<Report, Failure> {
+pub(crate) fn outcome(result: Result<poller::Report, types::Error>, limits: &Limits) -> Result<Report, Failure> {
     match result {
         Ok(report) => self::report(report, limits),
         Err(error) => Err(failure(error)),
@@ -35,10 +38,10 @@ pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &
 }
 
 /// Converts the error of a poll.
-pub(crate) fn failure(error: types::PollError) -> Failure {
+pub(crate) fn failure(error: types::Error) -> Failure {
     let (category, failure) = match error {
-        types::PollError::Transient(failure) => (FailureCategory::Transient, failure),
-        types::PollError::Permanent(failure) => (FailureCategory::Permanent, failure),
+        types::Error::Transient(failure) => (FailureCategory::Transient, failure),
+        types::Error::Permanent(failure) => (FailureCategory::Permanent, failure),
     };
     Failure {
         category,
@@ -80,7 +83,7 @@ impl Repairs {
     }
 }
 
-fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure> {
+fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure> {
     let too_many = |what: &str, count: usize, limit: usize| format!("the report has {count} {what}, more than {limit}");
     if report.dependencies.len() > limits.dependencies {
         let message = too_many("dependencies", report.dependencies.len(), limits.dependencies);
@@ -119,19 +122,19 @@ fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure>
 }
 
 /// Returns all names of dependencies in a report, including references.
-fn names(report: &mut types::Report) -> impl Iterator<Item = &mut String> {
+fn names(report: &mut poller::Report) -> impl Iterator<Item = &mut String> {
     let of_dependencies = report.dependencies.iter_mut().flat_map(|d| [&mut d.name].into_iter().chain(&mut d.parent));
     of_dependencies.chain(&mut report.kept)
 }
 
 /// Removes repeated names. The last dependency with a name replaces the first one at its position.
-fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) -> Vec<types::Dependency> {
+fn without_repeats(dependencies: Vec<poller::Dependency>, repairs: &mut Repairs) -> Vec<poller::Dependency> {
     let mut names = HashSet::with_capacity_and_hasher(dependencies.len(), RandomState::default());
     if dependencies.iter().all(|dependency| names.insert(dependency.name.as_str())) {
         return dependencies;
     }
     let mut place: HashMap<String, usize> = HashMap::with_capacity(dependencies.len());
-    let mut kept: Vec<types::Dependency> = Vec::with_capacity(dependencies.len());
+    let mut kept: Vec<poller::Dependency> = Vec::with_capacity(dependencies.len());
     for dependency in dependencies {
         match place.get(&dependency.name) {
             Some(&index) => {
@@ -159,7 +162,7 @@ enum Shape {
 
 /// Converts a dependency; `None` if it is omitted. `last_contact` is that of the previous dependency: a contact that is
 /// the same is checked and kept once.
-fn dependency(found: types::Dependency, last_contact: &mut Option<Json>, repairs: &mut Repairs) -> Option<Dependency> {
+fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repairs: &mut Repairs) -> Option<Dependency> {
     let name = found.name;
     let wrong = if name.trim().is_empty() {
         Some("is empty".to_owned())
@@ -202,6 +205,13 @@ fn dependency(found: types::Dependency, last_contact: &mut Option<Json>, repairs
         }
         good
     });
+    let checked_at = found.checked_at.filter(|ms| {
+        let good = TIMES.contains(ms);
+        if !good {
+            repairs.note(format!("checked-at of {name:?} is omitted: it is not between the years 1 and 9999"));
+        }
+        good
+    });
     Some(Dependency {
         title: text(found.title, NAME),
         kind: text(found.kind, NAME).unwrap_or_else(|| "other".to_owned()),
@@ -211,7 +221,7 @@ fn dependency(found: types::Dependency, last_contact: &mut Option<Json>, repairs
         latency_ms,
         description: text(found.description, DESCRIPTION),
         impact: text(found.impact, MESSAGE),
-        checked_at: found.checked_at.and_then(|ms| i64::try_from(ms).ok()).map(Timestamp::from_millis),
+        checked_at: checked_at.map(Timestamp::from_millis),
         error,
         error_message: text(found.error_message, MESSAGE),
         contact,
@@ -270,14 +280,14 @@ fn on_cycles(parents: &[Option<usize>]) -> Vec<bool> {
     cyclic
 }
 
-fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
+fn samples(found: Vec<poller::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
     let mut kinds: HashMap<String, SampleKind> = HashMap::new();
     let mut samples = Vec::with_capacity(found.len());
     for sample in found {
         let kind = match sample.kind {
-            types::SampleKind::Gauge => SampleKind::Gauge,
-            types::SampleKind::Counter => SampleKind::Counter,
-            types::SampleKind::Untyped => SampleKind::Untyped,
+            poller::SampleKind::Gauge => SampleKind::Gauge,
+            poller::SampleKind::Counter => SampleKind::Counter,
+            poller::SampleKind::Untyped => SampleKind::Untyped,
         };
         let name = sample.name;
         let problem = if !is_metric_name(&name) {

@@ -64,7 +64,7 @@ fn functions(error: &wasmtime::Error) -> String {
         "core::",
         "export_call",
         "panic",
-        "polliwog:poller/",
+        "polliwog:plugin/",
         "polliwog_sdk::",
         "__rust",
         "std::",

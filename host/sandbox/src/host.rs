@@ -1,11 +1,11 @@
 //! The imports of a guest. Each version of the contract has its own file. This file has the checks of capabilities,
 //! which are common to all versions.
 
-use crate::cache::{Cache, Owner};
+use crate::cache::{Cache, CacheError, Owner};
 use crate::limits::Limiter;
 use crate::meter::Meter;
 use egress::Session;
-use model::clean;
+use model::{Timestamp, clean};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub(crate) struct State {
     pub output: Tail,
     cache: Option<(Arc<Cache>, Owner)>,
     log: Log,
-    /// The time of WASI's wall clock since the Unix epoch: the time of the poll.
-    now: Duration,
+    /// The time of the call, also on WASI's wall clock.
+    now: Timestamp,
 }
 
 /// Whether the guest is waiting for the host.
@@ -95,7 +95,7 @@ impl State {
             output,
             cache: None,
             log,
-            now: Duration::ZERO,
+            now: Timestamp::from_millis(0),
         }
     }
 
@@ -104,7 +104,7 @@ impl State {
         session: Arc<Session>,
         cache: Arc<Cache>,
         owner: Owner,
-        now: Duration,
+        now: Timestamp,
     ) -> Self {
         self.now = now;
         self.session = Some(session);
@@ -116,20 +116,26 @@ impl State {
         self.log.lines
     }
 
-    async fn fetch(&mut self, request: egress::Request) -> Result<egress::Response, egress::Error> {
-        match &self.session {
-            Some(session) => self.waiting.during(session.fetch(request)).await,
-            None => Err(no_http()),
-        }
+    /// Sends requests at the same time. Those that are errors already stay as they are.
+    async fn fetch_all(
+        &mut self,
+        requests: Vec<Result<egress::Request, egress::Error>>,
+    ) -> Vec<Result<egress::Response, egress::Error>> {
+        let session = self.session.as_deref();
+        let sent = requests.into_iter().map(|request| async move {
+            let request = request?;
+            session.ok_or_else(no_http)?.fetch(request).await
+        });
+        self.waiting.during(futures_util::future::join_all(sent)).await
     }
 
-    async fn fetch_all(&mut self, requests: Vec<egress::Request>) -> Vec<Result<egress::Response, egress::Error>> {
-        match &self.session {
-            Some(session) => {
-                let all = requests.into_iter().map(|request| session.fetch(request));
-                self.waiting.during(futures_util::future::join_all(all)).await
-            }
-            None => requests.iter().map(|_| Err(no_http())).collect(),
+    async fn fetch(
+        &mut self,
+        request: Result<egress::Request, egress::Error>,
+    ) -> Result<egress::Response, egress::Error> {
+        match (&self.session, request?) {
+            (Some(session), request) => self.waiting.during(session.fetch(request)).await,
+            (None, _) => Err(no_http()),
         }
     }
 
@@ -137,10 +143,10 @@ impl State {
         self.cache.as_ref().and_then(|(cache, owner)| cache.get(owner, key))
     }
 
-    fn cache_set(&self, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), String> {
+    fn cache_set(&self, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), CacheError> {
         match &self.cache {
             Some((cache, owner)) => cache.set(owner, key, value, ttl),
-            None => Err("only a poll can store values".to_owned()),
+            None => Err(CacheError::Unavailable),
         }
     }
 
@@ -195,7 +201,8 @@ impl HostWallClock for Frozen {
 /// first call.
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let (output, now) = (&self.output, self.now);
+        let now = Duration::from_millis(u64::try_from(self.now.as_millis()).unwrap_or(0));
+        let output = &self.output;
         let inert = || {
             WasiCtx::builder()
                 .stdout(output.clone())

@@ -7,8 +7,8 @@
 //! A poll runs on a *lane*, a current-thread runtime that also handles its I/O. There is one lane per core. A poll that
 //! has used more than 2 ms of CPU moves to the slow lane while it runs, so that an endless loop delays no other poll.
 //!
-//! Invariant: a guest has no capabilities except `http`, `cache` and `log`. WASI is linked without access to the
-//! system.
+//! Invariant: a guest has no capabilities except `http`, `cache`, `clock` and `log`. WASI is linked without access to
+//! the system.
 //! Invariant: every poll ends, whatever the guest does, and its result says which limit ended it.
 
 #![deny(unsafe_code)]
@@ -18,6 +18,7 @@ mod cache;
 mod call;
 mod compile;
 mod convert;
+mod descriptor;
 mod engine;
 mod fault;
 mod host;

@@ -2,23 +2,21 @@
 
 use crate::call::Call;
 use crate::compile::{Compiled, MAX_FILE_BYTES};
+use crate::descriptor::{self, Described};
 use crate::host::State;
-use crate::host::v0_1::{self, NotifierPlugin, NotifierPluginPre, PluginPre};
-use crate::imports::{check_import, check_version};
+use crate::host::v0_1::{self, definition, notifier, setup};
+use crate::imports::{check_import, check_version, refuse_earlier};
 use crate::limits::Limits;
-use crate::plugin::{Descriptor, Exports, Parts, Plugin, Role};
+use crate::plugin::{Exports, Parts, Plugin, RoleExports};
 use crate::refusal::Refusal;
 use crate::run::Sandbox;
-use crate::secret_spec::SecretSpec;
-use crate::setup::Setup;
 use crate::wasi;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use machine_code::{BuiltIn, Unpacked};
-use model::{Failure, FailureCategory, Kind, clean};
-use regex::RegexBuilder;
+use model::{Failure, FailureCategory, clean};
 use rustix::io::Errno;
-use schema::{Schema, SettingsProblem};
+use schema::SettingsProblem;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -28,30 +26,14 @@ use tokio::time::timeout;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
 
-/// Maximum length of a title in bytes.
-const TITLE: usize = 256;
-/// Maximum length of a version or a secret's name in bytes.
-const VERSION: usize = 64;
-/// Maximum number of secrets of a plugin.
-const SECRETS: usize = 32;
-/// Maximum length of a secret's pattern in bytes. The regex parser has no limit for the memory and time of long
-/// patterns.
-const PATTERN_BYTES: usize = 1 << 10;
-/// Maximum size of a secret's compiled pattern in bytes.
-const COMPILED_PATTERN_BYTES: usize = 1 << 20;
+/// Maximum length of a JSON pointer to a setting in bytes. Of a problem with a longer one, only the message is shown.
+const POINTER: usize = 1024;
+/// Maximum length of a shown message in bytes.
+const MESSAGE: usize = 1024;
 /// Time limit for preparing a schema and for validating settings.
 const SCHEMA: Duration = Duration::from_secs(5);
 /// Maximum number of problems with settings that are listed. The others are counted.
 const PROBLEMS: usize = 20;
-/// Minimum interval that an operator can configure, and so a plugin can suggest.
-const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum interval that an operator can configure.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
-/// Minimum timeout that an operator can configure.
-const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum timeout that an operator can configure.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
-
 impl Sandbox {
     /// Loads a plugin file: compiles it, checks its imports, and calls `describe`.
     pub fn load<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<Plugin, Refusal>> {
@@ -127,31 +109,35 @@ impl Sandbox {
     ) -> Result<Plugin, Refusal> {
         let component = map(self.engine(), &compiled.path).map_err(|error| not_mapped(&error))?;
         let compile_time = compiled.took;
-        let (imports, is_notifier) = self.check_interfaces(&component)?;
+        let (imports, interfaces) = self.check_interfaces(&component)?;
         check_resources(&component)?;
-        let exports = self.link(&component, is_notifier)?;
-        let (described, role) = self.describe(&exports).await?;
+        let exports = Arc::new(self.link(&component, interfaces)?);
+        let described = self.describe(&exports).await?;
         // The check is bounded, but it must not block other tasks of this runtime.
-        let checked = tokio::task::spawn_blocking(move || check_descriptor(described, role));
+        let checked = tokio::task::spawn_blocking(move || descriptor::check(described));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
-        let exports = RwLock::new(Some(Arc::new(exports)));
+        let exports = RwLock::new(Some(exports));
         Ok(Parts { exports, built_in, descriptor, schema, digest, size, imports, compile_time }.into())
     }
 
     /// Links a component with the host's functions.
-    pub(crate) fn link(&self, component: &Component, is_notifier: bool) -> Result<Exports, Refusal> {
+    pub(crate) fn link(&self, component: &Component, interfaces: Interfaces) -> Result<Exports, Refusal> {
         let mismatch = |why: &str| {
             let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
             Refusal::permanent("contract_mismatch", message)
         };
-        let instance = wasi::linker_for(component, self.linker()).and_then(|linker| linker.instantiate_pre(component));
         let differs = |error: wasmtime::Error| mismatch(&first_line(&error));
-        if is_notifier {
-            return Ok(Exports::Notifier(instance.and_then(NotifierPluginPre::new).map_err(differs)?));
-        }
-        let pre = instance.and_then(PluginPre::new).map_err(differs)?;
-        let poll = v0_1::poll_export(component).ok_or_else(|| mismatch("it has no function `poll`"))?;
-        Ok(Exports::Poller { pre, poll })
+        let pre = wasi::linker_for(component, self.linker()).and_then(|linker| linker.instantiate_pre(component));
+        let pre = pre.map_err(differs)?;
+        let definition = definition::GuestIndices::new(&pre).map_err(differs)?;
+        let role = match interfaces.is_notifier {
+            true => RoleExports::Notifier(notifier::GuestIndices::new(&pre).map_err(differs)?),
+            false => {
+                RoleExports::Poller(v0_1::poll_export(component).ok_or_else(|| mismatch("it has no function `poll`"))?)
+            }
+        };
+        let setup = interfaces.has_setup.then(|| setup::GuestIndices::new(&pre)).transpose().map_err(differs)?;
+        Ok(Exports { pre, definition, role, setup })
     }
 
     /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.
@@ -177,93 +163,110 @@ impl Sandbox {
         let could_not = |fault: Failure| format!("the plugin could not check them: {}", fault.message);
         let (text, exports) = (settings.to_string(), self.exports(plugin).await.map_err(could_not)?);
         let enter = move |mut store: Store<State>| async move {
-            let result = match &*exports {
-                Exports::Poller { pre, .. } => match pre.instantiate_async(&mut store).await {
-                    Ok(instance) => instance.polliwog_poller_poller().call_check_settings(&mut store, &text).await,
-                    Err(error) => Err(error),
-                },
-                Exports::Notifier(pre) => match pre.instantiate_async(&mut store).await {
-                    Ok(instance) => instance.polliwog_poller_notifier().call_check_settings(&mut store, &text).await,
-                    Err(error) => Err(error),
-                },
+            let checked = async {
+                let instance = exports.pre.instantiate_async(&mut store).await?;
+                let definition = exports.definition.load(&mut store, &instance)?;
+                definition.call_check_settings(&mut store, &text).await
             };
-            (result, store)
+            (checked.await, store)
         };
         match self.caller.call(Call::pure(plugin.descriptor().kind.as_str(), self.slot().await), enter).await.result {
             Ok(problems) => {
                 let more = problems.len().saturating_sub(PROBLEMS);
-                let shown = problems.iter().take(PROBLEMS).map(|problem| clean(problem, TITLE * 4));
-                let all = shown.chain((more > 0).then(|| format!("{more} more problems")));
-                Ok(all.map(SettingsProblem::from_plugin).collect())
+                let shown = |problem: &definition::SettingsProblem| {
+                    let setting = problem.setting.as_deref().filter(|setting| setting.len() <= POINTER);
+                    let setting = setting.map(|setting| clean(setting, POINTER));
+                    SettingsProblem::at(setting.as_deref().unwrap_or_default(), clean(&problem.message, MESSAGE))
+                };
+                let rest = (more > 0).then(|| SettingsProblem::at("", format!("{more} more problems")));
+                Ok(problems.iter().take(PROBLEMS).map(shown).chain(rest).collect())
             }
             Err(fault) => Err(could_not(fault)),
         }
     }
 
-    /// Checks the imports and exports of a component. Returns its imports, and whether it is a notifier.
-    pub(crate) fn check_interfaces(&self, component: &Component) -> Result<(Vec<String>, bool), Refusal> {
+    /// Checks the imports and exports of a component. Returns its imports, and the interfaces that it exports.
+    pub(crate) fn check_interfaces(&self, component: &Component) -> Result<(Vec<String>, Interfaces), Refusal> {
         let kind = component.component_type();
         let imports: Vec<String> = kind.imports(self.engine()).map(|(name, _)| name.to_owned()).collect();
+        let exports: Vec<String> = kind.exports(self.engine()).map(|(name, _)| name.to_owned()).collect();
+        // The most helpful message comes first: an old plugin has old imports, too.
+        for interface in exports.iter().chain(&imports) {
+            refuse_earlier(interface)?;
+        }
         for import in &imports {
             check_import(import)?;
         }
-        let exports: Vec<String> = kind.exports(self.engine()).map(|(name, _)| name.to_owned()).collect();
-        let exported = |prefix| exports.iter().find(|export| export.starts_with(prefix));
-        let (poller, notifier) = (exported("polliwog:poller/poller@"), exported("polliwog:poller/notifier@"));
-        let refuse = |code, message: &str| Err(Refusal::permanent(code, message));
-        match (poller, notifier) {
-            (Some(_), Some(_)) => {
-                refuse("two_roles", "it exports both a poller and a notifier: make two plugins of it")
+        let refuse = |message: &str| Err(Refusal::permanent("wrong_exports", message));
+        let has = |interface: &str| {
+            let prefix = format!("polliwog:plugin/{interface}@");
+            match exports.iter().find(|export| export.starts_with(&prefix)) {
+                Some(export) => check_version(export).map(|()| true),
+                None => Ok(false),
             }
-            (Some(export), None) | (None, Some(export)) => {
-                check_version(export)?;
-                Ok((imports, notifier.is_some()))
+        };
+        let (is_poller, is_notifier) = (has("poller")?, has("notifier")?);
+        match (is_poller, is_notifier) {
+            (true, true) => return refuse("it exports both a poller and a notifier: make two plugins of it"),
+            (false, false) => {
+                return refuse(
+                    "it is a component, but exports neither polliwog:plugin/poller nor polliwog:plugin/notifier: build \
+                     it with the SDK",
+                );
             }
-            (None, None) => refuse(
-                "no_poller",
-                "it is a component, but exports neither polliwog:poller/poller nor polliwog:poller/notifier: build it \
-                 with the SDK",
-            ),
+            _ if !has("definition")? => {
+                return refuse("it does not export polliwog:plugin/definition: build it with the SDK");
+            }
+            _ => {}
         }
+        Ok((imports, Interfaces { is_notifier, has_setup: is_poller && has("setup")? }))
     }
 
-    async fn describe(&self, exports: &Exports) -> Result<(v0_1::Descriptor, Role), Refusal> {
-        // The exports may have the right names but different types: the inner error.
-        match exports {
-            Exports::Poller { pre, .. } => {
-                let pre = pre.clone();
-                let enter = move |mut store: Store<State>| async move {
-                    let result = match pre.instance_pre().instantiate_async(&mut store).await {
-                        Ok(instance) => match v0_1::Plugin::new(&mut store, &instance) {
-                            Ok(plugin) => plugin.polliwog_poller_poller().call_describe(&mut store).await.map(Ok),
-                            Err(error) => Ok(Err(error)),
-                        },
-                        Err(error) => Err(error),
+    /// Calls the functions that describe a plugin.
+    async fn describe(&self, exports: &Arc<Exports>) -> Result<Described, Refusal> {
+        let exports = exports.clone();
+        let enter = move |mut store: Store<State>| async move {
+            let described = async {
+                let instance = exports.pre.instantiate_async(&mut store).await?;
+                // The exports may have the right names but different types: the inner error.
+                let loaded = (|| {
+                    let definition = exports.definition.load(&mut store, &instance)?;
+                    let notifier = match &exports.role {
+                        RoleExports::Poller(poll) => {
+                            v0_1::check_poll(&mut store, &instance, poll)?;
+                            None
+                        }
+                        RoleExports::Notifier(notifier) => Some(notifier.load(&mut store, &instance)?),
                     };
-                    (result, store)
+                    let setup = exports.setup.as_ref().map(|setup| setup.load(&mut store, &instance)).transpose()?;
+                    wasmtime::Result::Ok((definition, notifier, setup))
+                })();
+                let (definition, notifier, setup) = match loaded {
+                    Ok(loaded) => loaded,
+                    Err(error) => return Ok(Err(error)),
                 };
-                Ok((
-                    described(self.caller.call(Call::pure("describe", self.slot().await), enter).await.result)?,
-                    Role::Poller,
-                ))
-            }
-            Exports::Notifier(pre) => {
-                let pre = pre.clone();
-                let enter = move |mut store: Store<State>| async move {
-                    let result = match pre.instance_pre().instantiate_async(&mut store).await {
-                        Ok(instance) => match NotifierPlugin::new(&mut store, &instance) {
-                            Ok(plugin) => plugin.polliwog_poller_notifier().call_describe(&mut store).await.map(Ok),
-                            Err(error) => Ok(Err(error)),
-                        },
-                        Err(error) => Err(error),
-                    };
-                    (result, store)
+                let descriptor = definition.call_describe(&mut store).await?;
+                let delivery = match notifier {
+                    Some(notifier) => Some(notifier.call_describe_delivery(&mut store).await?),
+                    None => None,
                 };
-                let called = self.caller.call(Call::pure("describe", self.slot().await), enter).await;
-                Ok(v0_1::of_notifier(described(called.result)?))
-            }
-        }
+                let setup = match setup {
+                    Some(setup) => Some(setup.call_describe_setup(&mut store).await?),
+                    None => None,
+                };
+                Ok(Ok(Described { descriptor, delivery, setup }))
+            };
+            (described.await, store)
+        };
+        described(self.caller.call(Call::pure("describe", self.slot().await), enter).await.result)
     }
+}
+
+/// The interfaces that a component exports.
+#[derive(Clone, Copy)]
+pub(crate) struct Interfaces {
+    is_notifier: bool,
+    has_setup: bool,
 }
 
 /// Returns the result of `describe`, or the refusal for a plugin that did not return one.
@@ -276,7 +279,7 @@ fn described<T>(result: Result<wasmtime::Result<T>, Failure>) -> Result<T, Refus
         Refusal::stored("describe_failed", format!("describe failed ({}): {}", fault.code, fault.message))
     })?;
     found.map_err(|error| {
-        let why = clean(&error.root_cause().to_string(), TITLE * 4);
+        let why = clean(&error.root_cause().to_string(), MESSAGE);
         let message = format!("its types differ from the contract ({why}): build it with this host's SDK");
         Refusal::permanent("contract_mismatch", message)
     })
@@ -314,7 +317,7 @@ pub(crate) fn not_mapped(error: &wasmtime::Error) -> Refusal {
 }
 
 fn first_line(error: &wasmtime::Error) -> String {
-    clean(format!("{error:#}").lines().next().unwrap_or_default(), TITLE * 2)
+    clean(format!("{error:#}").lines().next().unwrap_or_default(), MESSAGE / 2)
 }
 
 fn check_format(bytes: &[u8]) -> Result<(), Refusal> {
@@ -351,98 +354,6 @@ fn check_resources(component: &Component) -> Result<(), Refusal> {
         return Err(Refusal::permanent("memory_limit", message));
     }
     Ok(())
-}
-
-fn check_descriptor(found: v0_1::Descriptor, role: Role) -> Result<(Descriptor, Schema), Refusal> {
-    let bad = |message: String| Refusal::stored("bad_descriptor", message);
-    let kind = Kind::new(&found.kind).map_err(|error| bad(format!("its kind is not valid: {error}")))?;
-    if found.version.is_empty() || found.version.len() > VERSION {
-        return Err(bad("its version is empty or longer than 64 bytes".to_owned()));
-    }
-    if !is_semantic(&found.version) {
-        let version = clean(&found.version, VERSION);
-        return Err(bad(format!("its version {version:?} is not a semantic version: write it as 1.2.3")));
-    }
-    let (settings_schema, schema) =
-        Schema::read(&found.settings_schema).map_err(|why| bad(format!("its settings schema {why}")))?;
-    if let Some(problem) = schema.own_problem(&settings_schema) {
-        return Err(bad(format!("its settings schema {problem}")));
-    }
-    if found.secrets.len() > SECRETS {
-        return Err(bad(format!("it names {} secrets, more than {SECRETS}", found.secrets.len())));
-    }
-    let secrets = found.secrets.into_iter().map(secret).collect::<Result<Vec<_>, _>>()?;
-    for (place, spec) in secrets.iter().enumerate() {
-        if secrets[..place].iter().any(|other| other.name == spec.name) {
-            return Err(bad(format!("it names the secret {:?} twice", spec.name)));
-        }
-    }
-    let clamp = |name: &str, ms: u32, (low, high): (Duration, Duration)| {
-        let suggested = Duration::from_millis(ms.into());
-        let used = suggested.clamp(low, high);
-        if used != suggested {
-            tracing::warn!(
-                "plugin {kind}: its default {name} of {suggested:?} is out of range; {used:?} is used instead"
-            );
-        }
-        used
-    };
-    let default_interval = match role {
-        Role::Poller => clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL)),
-        Role::Notifier { .. } => Duration::ZERO,
-    };
-    let default_timeout = clamp("timeout", found.default_timeout_ms, (SHORTEST_TIMEOUT, LONGEST_TIMEOUT));
-    let setup = found.setup.map(|setup| Setup::read(setup, &secrets, &settings_schema)).transpose();
-    let setup = setup.map_err(|why| bad(format!("its setup {why}")))?;
-    let descriptor = Descriptor {
-        role,
-        kind,
-        title: clean(&found.title, TITLE),
-        version: clean(&found.version, VERSION),
-        summary: clean(&found.summary, TITLE * 4),
-        settings_schema,
-        secrets,
-        default_interval,
-        default_timeout,
-        setup,
-    };
-    Ok((descriptor, schema))
-}
-
-fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
-    let name = clean(&spec.name, VERSION);
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if name.is_empty() || name != spec.name || !is_plain {
-        let message = format!("the name of its secret {name:?} is not 1 to {VERSION} letters, digits, _ and -");
-        return Err(Refusal::stored("bad_descriptor", message));
-    }
-    if spec.pattern.as_ref().is_some_and(|pattern| pattern.len() > PATTERN_BYTES) {
-        let message = format!("the pattern of its secret {name:?} is longer than {PATTERN_BYTES} bytes");
-        return Err(Refusal::stored("bad_descriptor", message));
-    }
-    let compile =
-        |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(COMPILED_PATTERN_BYTES).build();
-    let pattern = spec.pattern.map(compile).transpose();
-    Ok(SecretSpec {
-        pattern: pattern.map_err(|_| {
-            Refusal::stored("bad_descriptor", format!("the pattern of its secret {name:?} is not a regular expression"))
-        })?,
-        description: clean(&spec.description, TITLE * 4),
-        required: spec.required,
-        hint: spec.hint.map(|hint| clean(&hint, TITLE * 4)),
-        example: spec.example.map(|example| clean(&example, TITLE * 4)),
-        name,
-    })
-}
-
-/// Returns whether a version consists of three numbers, optionally followed by the parts after - and + of semver.org.
-fn is_semantic(version: &str) -> bool {
-    let core = version.split(['-', '+']).next().unwrap_or_default();
-    let numbers: Vec<&str> = core.split('.').collect();
-    let is_number = |part: &&str| !part.is_empty() && part.len() <= 9 && part.bytes().all(|byte| byte.is_ascii_digit());
-    let rest = &version[core.len()..];
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
-    numbers.len() == 3 && numbers.iter().all(is_number) && rest.len() != 1 && rest.bytes().all(plain)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::CONTRACT_VERSIONS;
 use crate::host::State;
-use crate::host::v0_1::{NotifierPluginPre, PluginPre};
+use crate::host::v0_1::{definition, notifier, setup as setup_export};
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use machine_code::BuiltIn;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use wasmtime::component::ComponentExportIndex;
+use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 /// The work of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,12 @@ pub struct Descriptor {
     pub version: String,
     /// A description in one sentence.
     pub summary: String,
+    /// The address of its web page.
+    pub homepage: Option<String>,
+    /// Its licence as an SPDX expression.
+    pub license: Option<String>,
+    /// The schemes of the URLs that it accepts. Empty if it accepts all that this host knows.
+    pub schemes: Vec<String>,
     /// The JSON Schema of the settings.
     pub settings_schema: Value,
     /// The secrets that an operator can configure.
@@ -56,14 +62,20 @@ pub struct Descriptor {
 #[derive(Clone)]
 pub struct Plugin(Arc<Parts>);
 
-/// The exports of a plugin.
-pub(crate) enum Exports {
-    Poller {
-        pre: PluginPre<State>,
-        /// The place of the function `poll`.
-        poll: ComponentExportIndex,
-    },
-    Notifier(NotifierPluginPre<State>),
+/// A plugin ready for instances, and the places of its exports.
+pub(crate) struct Exports {
+    pub pre: InstancePre<State>,
+    pub definition: definition::GuestIndices,
+    pub role: RoleExports,
+    /// `None` if the plugin does not describe how a service becomes a target.
+    pub setup: Option<setup_export::GuestIndices>,
+}
+
+/// The exports of a plugin's role.
+pub(crate) enum RoleExports {
+    /// The place of the function `poll`.
+    Poller(ComponentExportIndex),
+    Notifier(notifier::GuestIndices),
 }
 
 /// The parts of a [`Plugin`].
@@ -130,11 +142,7 @@ impl Plugin {
     /// does not rest.
     pub fn image(&self) -> Range<usize> {
         let Some(exports) = self.exports() else { return 0..0 };
-        let pre = match &*exports {
-            Exports::Poller { pre, .. } => pre.instance_pre(),
-            Exports::Notifier(pre) => pre.instance_pre(),
-        };
-        let image = pre.component().image_range();
+        let image = exports.pre.component().image_range();
         image.start.addr()..image.end.addr()
     }
 

@@ -44,7 +44,7 @@ struct RecordedTarget {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<String>,
     /// The time of the poll, in milliseconds since 1970.
-    now: u64,
+    now: i64,
     timeout_ms: u64,
 }
 
@@ -66,7 +66,7 @@ impl Recording {
             labels: target.labels.iter().cloned().collect(),
             settings: serde_json::from_str(&target.settings).unwrap_or_default(),
             secrets: target.secrets.clone(),
-            now: u64::try_from(timing.now.as_millis()).unwrap_or(0),
+            now: timing.now.as_millis(),
             timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
         };
         Self { kind: kind.to_string(), event: None, target: recorded, exchanges }
@@ -153,7 +153,7 @@ impl Recording {
             grant: Arc::new(Grant { expands_path: self.event.is_some(), ..Grant::new(base, origins, secrets) }),
             limits: Limits::default(),
             timeout: Duration::from_millis(self.target.timeout_ms),
-            now: Timestamp::from_millis(i64::try_from(self.target.now).unwrap_or(i64::MAX)),
+            now: Timestamp::from_millis(self.target.now),
             tape,
         })
     }

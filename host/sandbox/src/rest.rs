@@ -23,8 +23,8 @@ impl Sandbox {
             let gone = || Refusal::transient("not_loaded", "its machine code is not loaded");
             let compiled = self.unpacked(plugin.built_in().ok_or_else(gone)?, &Arc::default()).await?;
             let component = map(self.engine(), &compiled.path).map_err(|error| not_mapped(&error))?;
-            let (_, is_notifier) = self.check_interfaces(&component)?;
-            self.link(&component, is_notifier)
+            let (_, interfaces) = self.check_interfaces(&component)?;
+            self.link(&component, interfaces)
         };
         let exports = mapped.await.map_err(|refusal| plugin_fault("not_loaded", refusal.message))?;
         Ok(plugin.wake(exports))

@@ -10,7 +10,7 @@ use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
-use crate::plugin::{Exports, Plugin};
+use crate::plugin::{Plugin, RoleExports};
 use crate::setup::{self, Member};
 use crate::wasi;
 use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::Linker;
 use wasmtime::{Engine, Store};
 
 /// The settings of this crate.
@@ -130,7 +130,7 @@ impl Done {
 pub(crate) struct Prepared {
     pub call: Call,
     pub session: Arc<Session>,
-    pub wire_target: types::Target,
+    pub wire_target: types::Endpoint,
 }
 
 impl Sandbox {
@@ -140,7 +140,7 @@ impl Sandbox {
         let ticking = Ticking::new(config.instance_slots, config.pool, config.backtrace).map_err(failed)?;
         let mut linker = Linker::new(&ticking.engine);
         wasi::add_to_linker(&mut linker).map_err(failed)?;
-        v0_1::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(failed)?;
+        v0_1::add_to_linker(&mut linker).map_err(failed)?;
         let lanes = Lanes::start(config.lanes, egress).map_err(|error| SetupError(error.to_string()))?;
         Ok(Self {
             caller: Caller::new(ticking, lanes),
@@ -213,9 +213,9 @@ impl Sandbox {
         };
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let enter = move |mut store: Store<State>| async move {
-            let result = match &*exports {
-                Exports::Poller { pre, poll } => v0_1::poll(pre, poll, (&mut store, &wire_target)).await,
-                Exports::Notifier(_) => Err(no_poller()),
+            let result = match &exports.role {
+                RoleExports::Poller(poll) => v0_1::poll(&exports.pre, poll, (&mut store, &wire_target)).await,
+                RoleExports::Notifier(_) => Err(no_poller()),
             };
             (result, store)
         };
@@ -243,14 +243,12 @@ impl Sandbox {
         let exports = self.exports(&job.plugin).await?;
         let Prepared { call, wire_target, .. } = self.with_session(job, deadline, self.slot().await);
         let enter = move |mut store: Store<State>| async move {
-            let result = match &*exports {
-                Exports::Poller { pre, .. } => match pre.instantiate_async(&mut store).await {
-                    Ok(instance) => instance.polliwog_poller_poller().call_members(&mut store, &wire_target).await,
-                    Err(error) => Err(error),
-                },
-                Exports::Notifier(_) => Err(no_poller()),
+            let found = async {
+                let Some(setup) = &exports.setup else { return Ok(Ok(Vec::new())) };
+                let instance = exports.pre.instantiate_async(&mut store).await?;
+                setup.load(&mut store, &instance)?.call_members(&mut store, &wire_target).await
             };
-            (result, store)
+            (found.await, store)
         };
         self.caller.call(call, enter).await.result?.map(setup::members).map_err(convert::failure)
     }
@@ -278,7 +276,7 @@ impl Sandbox {
             wall,
             slot,
         };
-        Prepared { call, session, wire_target: wire_target(&target, now, wall) }
+        Prepared { call, session, wire_target: wire_target(&target, wall) }
     }
 }
 
@@ -302,9 +300,9 @@ fn reserve_for_report(wall: Duration) -> Duration {
 }
 
 /// Converts a target to the type of the contract.
-fn wire_target(target: &Target, now: Timestamp, timeout: Duration) -> types::Target {
+fn wire_target(target: &Target, timeout: Duration) -> types::Endpoint {
     let label = |(name, value): &(String, String)| types::Label { name: name.clone(), value: value.clone() };
-    types::Target {
+    types::Endpoint {
         id: target.id.to_string(),
         name: target.name.clone(),
         url: target.url.clone(),
@@ -312,7 +310,7 @@ fn wire_target(target: &Target, now: Timestamp, timeout: Duration) -> types::Tar
         labels: target.labels.iter().map(label).collect(),
         settings: target.settings.clone(),
         secrets: target.secrets.clone(),
-        now: u64::try_from(now.as_millis()).unwrap_or(0),
         timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
+        extra: Vec::new(),
     }
 }

@@ -5,12 +5,12 @@ use crate::convert;
 use crate::fault::plugin_fault;
 use crate::host::State;
 use crate::host::v0_1::{notifier, types};
-use crate::plugin::Exports;
+use crate::plugin::RoleExports;
 use crate::run::{Job, Prepared, Sandbox};
 use egress::Seen;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
-use model::{AlertEvent, Failure, FailureCategory, Notification, NotifiedAlert, Status};
+use model::{Failure, FailureCategory, Notification, NotifiedAlert, Status, Timestamp};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -54,26 +54,22 @@ impl Sandbox {
         };
         let wire = wire_notification(notification);
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
-        let channel = wire_channel(wire_target);
         let enter = move |mut store: Store<State>| async move {
-            let result = match &*exports {
-                Exports::Notifier(pre) => match pre.instantiate_async(&mut store).await {
-                    Ok(instance) => instance.polliwog_poller_notifier().call_send(&mut store, &channel, &wire).await,
-                    Err(error) => Err(error),
-                },
-                Exports::Poller { .. } => Err(wasmtime::Error::msg("this plugin polls targets and cannot notify")),
+            let sent = async {
+                let RoleExports::Notifier(notifier) = &exports.role else {
+                    return Err(wasmtime::Error::msg("this plugin polls targets and cannot notify"));
+                };
+                let instance = exports.pre.instantiate_async(&mut store).await?;
+                notifier.load(&mut store, &instance)?.call_send(&mut store, &wire_target, &wire).await
             };
-            (result, store)
+            (sent.await, store)
         };
         let called = self.caller.call(call, enter).await;
         let mut usage = called.usage;
         usage.wall = started.elapsed();
         let result = match called.result {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(convert::failure(match error {
-                notifier::SendError::Transient(failure) => types::PollError::Transient(failure),
-                notifier::SendError::Permanent(failure) => types::PollError::Permanent(failure),
-            })),
+            Ok(Err(error)) => Err(convert::failure(error)),
             Err(failure) => Err(failure),
         };
         // Without resources of this host, the failure says nothing about the receiver.
@@ -90,11 +86,6 @@ fn no_slot() -> Failure {
         message: "this host had no free slot for it".to_owned(),
         retry_after: Some(Duration::from_secs(5)),
     }
-}
-
-fn wire_channel(target: types::Target) -> notifier::Channel {
-    let types::Target { id, url, settings, secrets, now, timeout_ms, .. } = target;
-    notifier::Channel { name: id, url, settings, secrets, now, timeout_ms }
 }
 
 /// Texts come from targets, and plugins put them into requests: a reference to a secret in them must not be replaced by
@@ -120,20 +111,14 @@ fn wire_notification(notification: &Notification) -> notifier::Notification {
         alerts: notification.alerts.iter().map(wire_alert).collect(),
         omitted: notification.omitted,
         link: notification.link.clone(),
+        extra: Vec::new(),
     }
 }
 
 fn wire_alert(alert: &NotifiedAlert) -> notifier::Alert {
-    let millis = |at: model::Timestamp| u64::try_from(at.as_millis()).unwrap_or(0);
     notifier::Alert {
         fingerprint: alert.fingerprint.clone(),
-        event: match alert.event {
-            AlertEvent::Firing => notifier::Event::Firing,
-            AlertEvent::Resolved => notifier::Event::Resolved,
-            AlertEvent::Flapping => notifier::Event::Flapping,
-            AlertEvent::Repeated => notifier::Event::Repeated,
-            AlertEvent::Test => notifier::Event::Test,
-        },
+        event: alert.event.as_str().to_owned(),
         status: match alert.status {
             Status::Ok => types::Status::Ok,
             Status::Warning => types::Status::Warning,
@@ -147,11 +132,12 @@ fn wire_alert(alert: &NotifiedAlert) -> notifier::Alert {
         dependency: alert.subject.dependency_name().map(line),
         title: line(&alert.title),
         summary: plain(&alert.summary),
-        since: millis(alert.since),
-        resolved_at: alert.resolved_at.map(millis),
+        since: alert.since.as_millis(),
+        resolved_at: alert.resolved_at.map(Timestamp::as_millis),
         labels: wire_labels(&alert.labels),
         link: alert.link.as_deref().map(line),
         suppresses: alert.suppresses,
+        extra: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a service becomes a target: the steps of a descriptor, and the members of a service.
 
-use crate::host::v0_1::types;
+use crate::host::v0_1::setup as contract;
 use crate::secret_spec::{SecretSpec, with_account};
 use egress::Fingerprint;
 use model::clean;
@@ -72,7 +72,7 @@ pub fn is_account(name: &str) -> bool {
 
 impl Setup {
     /// Checks the steps of a descriptor. The error completes the sentence "its setup …".
-    pub(crate) fn read(found: types::Setup, secrets: &[SecretSpec], schema: &Value) -> Result<Self, String> {
+    pub(crate) fn read(found: contract::Guide, secrets: &[SecretSpec], schema: &Value) -> Result<Self, String> {
         if found.commands.len() > COMMANDS {
             return Err(format!("has {} commands, more than {COMMANDS}", found.commands.len()));
         }
@@ -127,8 +127,8 @@ impl Setup {
 }
 
 /// Converts members. What cannot be read of one is left out.
-pub(crate) fn members(found: Vec<types::Member>) -> Vec<Member> {
-    let member = |found: types::Member| Member {
+pub(crate) fn members(found: Vec<contract::Member>) -> Vec<Member> {
+    let member = |found: contract::Member| Member {
         name: clean(&found.name, NAME),
         address: found.address.and_then(|address| address.parse().ok()),
         fingerprint: found.fingerprint.and_then(|fingerprint| Fingerprint::parse(&fingerprint).ok()),
@@ -158,8 +158,8 @@ mod tests {
         }
     }
 
-    fn described() -> types::Setup {
-        types::Setup {
+    fn described() -> contract::Guide {
+        contract::Guide {
             port: Some(8006),
             public_path: "/version".to_owned(),
             public_pointer: Some("/data".to_owned()),
@@ -168,6 +168,7 @@ mod tests {
             account: Some("reader@realm".to_owned()),
             settings: r#"{"username":"${account}"}"#.to_owned(),
             has_members: true,
+            extra: Vec::new(),
         }
     }
 
@@ -184,20 +185,24 @@ mod tests {
     fn a_description_that_contradicts_itself_is_refused() {
         let fine = "^.+!x$";
         for (setup, pattern, says) in [
-            (types::Setup { commands: vec![String::new(); 21], ..described() }, fine, "has 21 commands, more than 20"),
-            (types::Setup { commands: vec!["a\u{1b}[2Kb".to_owned()], ..described() }, fine, "control characters"),
-            (types::Setup { commands: vec!["a\u{202e}b".to_owned()], ..described() }, fine, "control characters"),
-            (types::Setup { commands: vec!["a".repeat(2000)], ..described() }, fine, "too long"),
-            (types::Setup { public_path: "version".to_owned(), ..described() }, fine, "does not begin with /"),
             (
-                types::Setup { account: Some("a; reboot".to_owned()), ..described() },
+                contract::Guide { commands: vec![String::new(); 21], ..described() },
+                fine,
+                "has 21 commands, more than 20",
+            ),
+            (contract::Guide { commands: vec!["a\u{1b}[2Kb".to_owned()], ..described() }, fine, "control characters"),
+            (contract::Guide { commands: vec!["a\u{202e}b".to_owned()], ..described() }, fine, "control characters"),
+            (contract::Guide { commands: vec!["a".repeat(2000)], ..described() }, fine, "too long"),
+            (contract::Guide { public_path: "version".to_owned(), ..described() }, fine, "does not begin with /"),
+            (
+                contract::Guide { account: Some("a; reboot".to_owned()), ..described() },
                 fine,
                 "suggests the account \"a; reboot\"",
             ),
-            (types::Setup { settings: "{".to_owned(), ..described() }, fine, "settings that are not JSON"),
-            (types::Setup { settings: "[]".to_owned(), ..described() }, fine, "settings that its schema refuses"),
+            (contract::Guide { settings: "{".to_owned(), ..described() }, fine, "settings that are not JSON"),
+            (contract::Guide { settings: "[]".to_owned(), ..described() }, fine, "settings that its schema refuses"),
             (
-                types::Setup { settings: r#"{"user":1}"#.to_owned(), ..described() },
+                contract::Guide { settings: r#"{"user":1}"#.to_owned(), ..described() },
                 fine,
                 "settings that its schema refuses",
             ),
@@ -210,10 +215,11 @@ mod tests {
 
     #[test]
     fn unreadable_parts_of_a_member_are_left_out() {
-        let member = |name: &str, address: &str, fingerprint: &str| types::Member {
+        let member = |name: &str, address: &str, fingerprint: &str| contract::Member {
             name: name.to_owned(),
             address: Some(address.to_owned()),
             fingerprint: Some(fingerprint.to_owned()),
+            extra: Vec::new(),
         };
         let found = members(vec![member("a\nb", "192.0.2.1", &"ab".repeat(32)), member("c", "$(reboot)", "no")]);
         assert_eq!(

@@ -40,10 +40,16 @@ pub struct SettingsProblem {
 }
 
 impl SettingsProblem {
-    /// Creates a problem from a plugin's message. If the message begins with a name in quotes, that is the setting.
-    pub fn from_plugin(message: String) -> Self {
-        let quoted = message.strip_prefix('"').and_then(|rest| rest.split_once('"'));
-        Self { setting: quoted.map(|(name, _)| name.to_owned()), message }
+    /// Creates a problem of the setting at a JSON pointer, which the message begins with. The empty pointer stands for
+    /// no setting.
+    pub fn at(pointer: &str, message: String) -> Self {
+        match pointer.trim_start_matches('/') {
+            "" => Self { setting: None, message },
+            path => {
+                let setting = path.replace('/', ".");
+                Self { message: format!("{setting}: {message}"), setting: Some(setting) }
+            }
+        }
     }
 }
 
@@ -109,12 +115,9 @@ impl Schema {
         let is_new = |error: &ValidationError<'_>| {
             !(has_unknown_keys && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
         };
-        let problem = |error: ValidationError<'_>| match plain::problem(&error) {
-            (path, message) if path.is_empty() => SettingsProblem { setting: None, message },
-            (path, message) => {
-                let setting = path.trim_start_matches('/').replace('/', ".");
-                SettingsProblem { message: format!("{setting}: {message}"), setting: Some(setting) }
-            }
+        let problem = |error: ValidationError<'_>| {
+            let (path, message) = plain::problem(&error);
+            SettingsProblem::at(&path, message)
         };
         match self.validator(document) {
             Ok(validator) => problems.extend(validator.iter_errors(settings).filter(is_new).map(problem)),
@@ -341,10 +344,14 @@ mod tests {
         unknown_keys(SchemaPart { root: &nothing, schema: &nothing }, &json!({ "a": 1 }), "", &mut problems);
         let expected = "unknown key \"a\"; no keys are allowed".to_owned();
         assert_eq!(problems, [SettingsProblem { setting: Some("a".to_owned()), message: expected }]);
-        for (message, setting) in
-            [("\"a.b\" is -1: write 0", Some("a.b")), ("a is \"b\"", None), ("\"a", None), ("", None)]
-        {
-            assert_eq!(SettingsProblem::from_plugin(message.to_owned()).setting.as_deref(), setting, "{message}");
+        for (pointer, setting, message) in [
+            ("/a/b/0", Some("a.b.0"), "a.b.0: it is empty"),
+            ("a", Some("a"), "a: it is empty"),
+            ("", None, "it is empty"),
+            ("/", None, "it is empty"),
+        ] {
+            let problem = SettingsProblem::at(pointer, "it is empty".to_owned());
+            assert_eq!((problem.setting.as_deref(), problem.message.as_str()), (setting, message), "{pointer:?}");
         }
     }
 

@@ -36,6 +36,7 @@ impl Notifier for Alertmanager {
         version: env!("CARGO_PKG_VERSION"),
         summary: "Alerts for an Alertmanager of Prometheus, which groups and routes them",
         needs_every_alert: true,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
@@ -43,9 +44,9 @@ impl Notifier for Alertmanager {
         vec![SecretSpec::optional("login", login)]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
+    fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let path = channel.under("api/v2/alerts");
-        let request = http::Request::post_json(path, &body(channel, &settings, notification));
+        let request = http::Request::post_json(path, &body(&settings, notification));
         let request = match http::has_secret("login") {
             true => request.header("authorization", "Basic ${basic.login}"),
             false => request,
@@ -57,18 +58,17 @@ impl Notifier for Alertmanager {
 polliwog_sdk::register_notifier!(Alertmanager);
 
 /// A time in the form of RFC 3339.
-fn time(millis: u64) -> String {
-    let found = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    found.unwrap_or_default().to_string()
+fn time(millis: i64) -> String {
+    Timestamp::from_millisecond(millis).unwrap_or_default().to_string()
 }
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
+fn body(settings: &Settings, notification: &Notification) -> Value {
     // The alert of a test ends after a minute.
-    let soon = channel.now + 60_000;
-    let later = channel.now + u64::from(settings.lasts_hours) * 3_600_000;
+    let soon = clock::now() + 60_000;
+    let later = clock::now() + i64::from(settings.lasts_hours) * 3_600_000;
     let alert = |alert: &Alert| {
         let own = alert.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()));
-        let status = if alert.status == Status::Ok { None } else { Some(alert.status.word()) };
+        let status = if alert.status == Status::Ok { None } else { Some(alert.status.as_str()) };
         let mut labels: serde_json::Map<String, Value> =
             own.map(|(name, value)| (name.to_owned(), value.into())).collect();
         // The identity of an alert is its labels, so these must be the same for each message about it.
@@ -91,7 +91,7 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
             "labels": labels,
             "annotations": annotations,
             "startsAt": time(alert.since),
-            "endsAt": time(alert.resolved_at.unwrap_or(if alert.event == Event::Test { soon } else { later })),
+            "endsAt": time(alert.resolved_at.unwrap_or(if alert.event() == Event::Test { soon } else { later })),
         });
         if let Some(link) = &alert.link {
             shown["generatorURL"] = link.as_str().into();
@@ -104,11 +104,11 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
-        let sent = body(&channel(), &Settings::default(), &notification(&[Event::Firing, Event::Resolved]));
+        let sent = body(&Settings::default(), &notification(&[Event::Firing, Event::Resolved]));
         let labels = json!({
             "alertname": "dependency",
             "site": "zurich",

@@ -24,15 +24,15 @@ impl Notifier for Discord {
         title: "Discord",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Messages in a channel of Discord by a webhook",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::required("path", "the webhook's id and token, the end of its URL: 123456/AbCd…")]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        http::Request::post_json("", &body(channel, &settings, notification)).send()?.accepted().map(drop)
+    fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        http::Request::post_json("", &body(&settings, notification)).send()?.accepted().map(drop)
     }
 }
 
@@ -54,8 +54,8 @@ fn escaped(text: &str) -> String {
     })
 }
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let color = match message.status {
         Status::Critical => 0x00c6_2828,
         Status::Warning | Status::Unknown => 0x00ef_8f00,
@@ -77,12 +77,12 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
         let settings = Settings { mention: "<@&1>".to_owned() };
-        let sent = body(&channel(), &settings, &notification(&[Event::Firing]));
+        let sent = body(&settings, &notification(&[Event::Firing]));
         let expected = json!({
             "embeds": [{
                 "title": "Critical: Database (Shop)",
@@ -94,7 +94,7 @@ mod tests {
             "content": "<@&1>",
         });
         assert_eq!(sent, expected);
-        let over = body(&channel(), &settings, &notification(&[Event::Resolved]));
+        let over = body(&settings, &notification(&[Event::Resolved]));
         assert_eq!((&over["content"], &over["allowed_mentions"]), (&Value::Null, &json!({ "parse": [] })));
         assert_eq!(escaped("a_b @everyone"), "a\\_b \\@everyone");
     }

@@ -29,16 +29,16 @@ impl Notifier for Gotify {
         title: "Gotify",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Push notifications with a server of Gotify",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::required("token", "the token of an application of the server")]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
+    fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let path = channel.under("message");
-        let request = http::Request::post_json(path, &body(channel, &settings, notification));
+        let request = http::Request::post_json(path, &body(&settings, notification));
         request.header("x-gotify-key", "${secret.token}").send()?.accepted().map(drop)
     }
 }
@@ -48,8 +48,8 @@ polliwog_sdk::register_notifier!(Gotify);
 /// The length of a message in bytes.
 const LONGEST: usize = 4000;
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let priority = match message.status {
         Status::Critical => settings.critical_priority,
         Status::Warning | Status::Unknown => 5,
@@ -65,11 +65,11 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
-        let sent = body(&channel(), &Settings::default(), &notification(&[Event::Firing]));
+        let sent = body(&Settings::default(), &notification(&[Event::Firing]));
         let expected = json!({
             "title": "Critical: Database (Shop)",
             "message": "connection refused\nfor 12 min\n2 more alerts are explained by this one\nsite=zurich",

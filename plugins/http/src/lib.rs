@@ -18,7 +18,7 @@ use polliwog_sdk::serde_json::json as value;
 use redirect::{Stopped, origin};
 use settings::Settings;
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The plugin for kind `http`.
 pub struct Http;
@@ -33,16 +33,16 @@ impl Poller for Http {
         ..Info::SERVICE
     };
 
-    fn check(settings: &Settings) -> Vec<String> {
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
         settings.problems()
     }
 
-    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+    fn poll(target: &Endpoint, settings: Settings) -> Result<Report, CallError> {
         if let Some(problem) = settings.problems().into_iter().next() {
-            return Err(PollError::permanent("bad_settings", problem));
+            return Err(problem.into());
         }
         match redirect::followed(target, &settings) {
-            Ok(response) => Ok(answered(target, &settings, &response)),
+            Ok(response) => Ok(answered(&settings, &response)),
             Err(Stopped::Elsewhere(to, error)) => Ok(redirected_elsewhere(target, &settings, &to, error)),
             Err(Stopped::Unsent(error)) => Err(error.into()),
             Err(Stopped::Unanswered(error)) => Ok(unanswered(target, &settings, &error)),
@@ -52,16 +52,16 @@ impl Poller for Http {
 
 polliwog_sdk::register!(Http);
 
-fn answered(target: &Target, settings: &Settings, response: &Response) -> Report {
+fn answered(settings: &Settings, response: &Response) -> Report {
     let mut report: Report = [status(settings, response)].into_iter().collect();
     report.dependencies.extend(body(settings, response));
     report.dependencies.extend(latency(settings, response.total_ms()));
-    report.dependencies.extend(response.tls().map(|tls| certificate(settings, tls, target.now)));
+    report.dependencies.extend(response.tls().map(|tls| certificate(settings, tls, clock::now())));
     report
 }
 
 /// Returns the report for a redirect to a URL that the host refused to request.
-fn redirected_elsewhere(target: &Target, settings: &Settings, to: &str, error: HttpError) -> Report {
+fn redirected_elsewhere(target: &Endpoint, settings: &Settings, to: &str, error: HttpError) -> Report {
     let is_known = [&target.url].into_iter().chain(&target.also).any(|known| origin(known) == origin(to));
     let remedy = match origin(to) {
         Some(origin) if !is_known => format!("add {origin} to also, or expect the redirect's status"),
@@ -72,7 +72,7 @@ fn redirected_elsewhere(target: &Target, settings: &Settings, to: &str, error: H
 }
 
 /// Returns the report without an answer. The other checks are unknown, and the last known certificate is kept.
-fn unanswered(target: &Target, settings: &Settings, error: &HttpError) -> Report {
+fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Report {
     let failed = Dependency {
         error: Some(value!({ "code": error.code }).to_string()),
         ..part(Dependency::critical("response", error.message.as_str()), "rest")
@@ -129,16 +129,16 @@ fn latency(settings: &Settings, ms: f64) -> Option<Dependency> {
     Some(Dependency { latency_ms: Some(ms), ..part(checked, "rest") })
 }
 
-fn certificate(settings: &Settings, tls: &TlsInfo, now: u64) -> Dependency {
+fn certificate(settings: &Settings, tls: &TlsInfo, now: i64) -> Dependency {
     let left = tls.not_after.saturating_sub(now);
     let days = left / DAY_MS;
-    let checked = if left == 0 {
+    let checked = if left <= 0 {
         Dependency::critical("certificate", "the certificate has expired: renew it")
     } else if now < tls.not_before {
         Dependency::critical("certificate", "the certificate is not valid yet: check the clocks")
-    } else if days < u64::from(settings.certificate_critical_days) {
+    } else if days < i64::from(settings.certificate_critical_days) {
         Dependency::critical("certificate", format!("the certificate expires in {days} days: renew it"))
-    } else if days < u64::from(settings.certificate_warning_days) {
+    } else if days < i64::from(settings.certificate_warning_days) {
         Dependency::warning("certificate", format!("the certificate expires in {days} days: renew it soon"))
     } else {
         Dependency::ok("certificate")

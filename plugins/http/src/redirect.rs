@@ -15,7 +15,7 @@ pub(crate) enum Stopped {
 }
 
 /// Sends the request and follows at most the configured number of redirects. Returns the last answer.
-pub(crate) fn followed(target: &Target, settings: &Settings) -> Result<Response, Stopped> {
+pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Response, Stopped> {
     let mut method = settings.method;
     let mut url = target.url.clone();
     // An empty path sends the target's own URL unchanged.

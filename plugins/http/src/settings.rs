@@ -118,45 +118,45 @@ impl Settings {
     }
 
     /// Returns all problems of the settings.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
+        let mut add = |setting: &str, message: String| problems.push(SettingsProblem::at(setting, message));
         if self.expected_status.is_empty() {
-            problems.push("\"expected_status\" is empty: add at least one status".to_owned());
+            add("/expected_status", "it is empty: add at least one status".to_owned());
         }
-        for expected in &self.expected_status {
+        for (index, expected) in self.expected_status.iter().enumerate() {
+            let place = format!("/expected_status/{index}");
             match expected {
                 Expected::Status(100..=999) => {}
                 Expected::Class(class) if Expected::hundreds(class).is_some() => {}
-                Expected::Status(status) => {
-                    problems.push(format!("\"expected_status\" has {status}: a status has three digits"));
-                }
+                Expected::Status(status) => add(&place, format!("it is {status}: a status has three digits")),
                 Expected::Class(class) => {
-                    problems
-                        .push(format!("\"expected_status\" has {class:?}: write a number or a class such as \"2xx\""));
+                    add(&place, format!("it is {class:?}: write a number or a class such as \"2xx\""));
                 }
             }
         }
         if self.body.is_some() && self.method != HttpMethod::Post {
-            problems.push("\"body\" needs a POST: write method = \"POST\"".to_owned());
+            add("/body", "it needs a POST: write method = \"POST\"".to_owned());
         }
         if self.redirects > MAX_REDIRECTS {
-            problems.push(format!("\"redirects\" is {}: use {MAX_REDIRECTS} or fewer", self.redirects));
+            add("/redirects", format!("it is {}: use {MAX_REDIRECTS} or fewer", self.redirects));
         }
         if self.basic_auth.is_some() && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
-            problems.push("\"basic_auth\" and the header authorization exclude each other: remove one".to_owned());
+            add("/basic_auth", "it and the header authorization exclude each other: remove one".to_owned());
         }
         if self.method == HttpMethod::Head && self.checks_body() {
-            problems.push("a HEAD request has no body: use GET, or remove body_contains and body_excludes".to_owned());
+            let message = "a HEAD request has no body: use GET, or remove body_contains and body_excludes";
+            add("/method", message.to_owned());
         }
         if let (Some(warning), Some(critical)) = (self.latency_warning_ms, self.latency_critical_ms)
             && warning > critical
         {
-            problems.push(
-                "\"latency_warning_ms\" is above \"latency_critical_ms\", so there would never be a warning".to_owned(),
-            );
+            let message = "it is above latency_critical_ms, so there would never be a warning";
+            add("/latency_warning_ms", message.to_owned());
         }
         if self.certificate_warning_days < self.certificate_critical_days {
-            problems.push("\"certificate_warning_days\" is below \"certificate_critical_days\"".to_owned());
+            let message = "it is below certificate_critical_days, so there would never be a warning";
+            add("/certificate_warning_days", message.to_owned());
         }
         problems
     }

@@ -1,7 +1,5 @@
 use super::*;
-use polliwog_sdk::testing::{Recording, check_settings, poll, target};
-
-const NOW: u64 = 1_784_578_620_000;
+use polliwog_sdk::testing::{Recording, TIME, check_settings, poll, target};
 
 /// Polls with one GET that is answered with this response (the JSON of a recording).
 fn answer(settings: &str, response: &str) -> Report {
@@ -46,7 +44,7 @@ fn body_texts_and_latency_limits_determine_the_status() {
 #[test]
 fn the_certificate_status_depends_on_the_days_until_expiry() {
     for (days, expected) in [(100, Status::Ok), (20, Status::Warning), (3, Status::Critical), (-1, Status::Critical)] {
-        let not_after = NOW.saturating_add_signed(days * DAY_MS as i64);
+        let not_after = TIME + days * DAY_MS;
         let report = answer(
             "{}",
             &format!(
@@ -86,8 +84,13 @@ fn without_an_answer_the_known_certificate_is_kept() {
     let recording = Recording::parse(
         r#"[{"request":{"method":"GET","url":"https://a/"},"error":{"code":"timeout","message":"m","retryable":true}}]"#,
     );
-    let target = Target { url: "https://a/".to_owned(), ..target("{}") };
+    let target = Endpoint { url: "https://a/".to_owned(), ..target("{}") };
     assert_eq!(poll::<Http>(recording, target).expect("a report").kept, ["certificate"]);
+}
+
+/// Returns the problems of settings.
+fn told(settings: &str) -> String {
+    check_settings::<Http>(settings).iter().map(SettingsProblem::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn bad_settings_are_reported() {
         (r#"{"certificate_warning_days":1}"#, "certificate_warning_days"),
         (r#"{"colour":1}"#, "colour"),
     ] {
-        let problems = check_settings::<Http>(settings).join("; ");
+        let problems = told(settings);
         assert!(problems.contains(word), "{settings}: {problems}");
     }
 }
@@ -169,7 +172,7 @@ fn contradictory_settings_are_reported() {
         (r#"{"redirects":99}"#, "20 or fewer"),
         (r#"{"basic_auth":"login","headers":{"Authorization":"x"}}"#, "exclude"),
     ] {
-        let problems = check_settings::<Http>(settings);
-        assert!(problems.concat().contains(expected), "{settings}: {problems:?}");
+        let problems = told(settings);
+        assert!(problems.contains(expected), "{settings}: {problems}");
     }
 }

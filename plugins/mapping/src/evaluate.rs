@@ -6,7 +6,7 @@ use polliwog_sdk::serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollError> {
+pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, CallError> {
     if !body.is_array() && !body.is_object() {
         return Err(shape("the body is neither a JSON array nor an object".to_owned()));
     }
@@ -39,8 +39,8 @@ pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollErro
     Ok(Report { warnings: warnings.into_iter().collect(), ..dependencies.into_iter().collect() })
 }
 
-fn shape(message: String) -> PollError {
-    PollError::transient("unexpected_shape", message)
+fn shape(message: String) -> CallError {
+    CallError::transient("unexpected_shape", message)
 }
 
 struct Item<'a> {

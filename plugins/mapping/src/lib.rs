@@ -35,13 +35,13 @@ impl Poller for MappingPoller {
         ..Info::SERVICE
     };
 
-    fn check(mapping: &Mapping) -> Vec<String> {
+    fn check(mapping: &Mapping) -> Vec<SettingsProblem> {
         mapping.problems()
     }
 
-    fn poll(_: &Target, mapping: Mapping) -> Result<Report, PollError> {
+    fn poll(_: &Endpoint, mapping: Mapping) -> Result<Report, CallError> {
         if let Some(problem) = mapping.problems().into_iter().next() {
-            return Err(PollError::permanent("bad_settings", problem));
+            return Err(problem.into());
         }
         let response = http::Request::get_json("", &mapping.headers).send()?;
         response.report(|response| evaluate::report(&mapping, &response.json()?))

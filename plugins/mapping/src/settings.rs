@@ -103,13 +103,13 @@ impl Fields {
 
 impl Mapping {
     /// Returns all problems of the mapping.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
         let fields = &self.fields;
         let mut problems = Vec::new();
         if fields.healthy.is_none() && fields.severity.is_none() {
-            problems.push("\"fields\" needs \"healthy\" or \"severity\": they determine the status".to_owned());
+            problems.push(SettingsProblem::at("/fields", "it needs healthy or severity, which determine the status"));
         }
-        problems.extend(foreign("root", &self.root));
+        problems.extend(foreign("/root", &self.root));
         let mappings = [
             ("name", Some(&fields.name)),
             ("healthy", fields.healthy.as_ref()),
@@ -130,7 +130,8 @@ impl Mapping {
                 if name == "name" && comparison.is_none() { KeyPath::Allowed } else { KeyPath::Refused },
             ));
             if matches!(comparison, Some(Scalar::Text(text)) if text.is_empty()) {
-                problems.push(format!("\"equals\" of \"{name}\" is empty: write the text for true"));
+                let place = format!("/fields/{name}/equals");
+                problems.push(SettingsProblem::at(place, "it is empty: write the text for true"));
             }
         }
         let paths = [
@@ -152,17 +153,20 @@ enum KeyPath {
     Refused,
 }
 
-fn path_problem(name: &str, path: &str, key_path: KeyPath) -> Option<String> {
+fn path_problem(name: &str, path: &str, key_path: KeyPath) -> Option<SettingsProblem> {
+    let place = format!("/fields/{name}");
     match path {
-        "" => Some(format!("\"{name}\" is an empty path: write a path or remove the field")),
-        "$key" if key_path == KeyPath::Refused => Some(format!("\"{name}\" cannot be \"$key\": only \"name\" can")),
+        "" => Some(SettingsProblem::at(place, "it is an empty path: write a path or remove the field")),
+        "$key" if key_path == KeyPath::Refused => {
+            Some(SettingsProblem::at(place, "it cannot be \"$key\": only the field name can"))
+        }
         "$key" | "$value" => None,
-        _ => foreign(name, path),
+        _ => foreign(&place, path),
     }
 }
 
 /// Returns a problem if the path is a JSON pointer or JSONPath, which would never find a value.
-fn foreign(name: &str, path: &str) -> Option<String> {
+fn foreign(place: &str, path: &str) -> Option<SettingsProblem> {
     let is_pointer = path.starts_with('/');
     let is_json_path = path.starts_with("$.") || path.starts_with("$[") || path.contains('[');
     if !is_pointer && !is_json_path {
@@ -172,5 +176,6 @@ fn foreign(name: &str, path: &str) -> Option<String> {
     let steps = path.trim_start_matches('$').replace(['/', '[', ']'], ".").replace("*", "");
     let steps: Vec<&str> =
         steps.split('.').map(|step| step.trim_matches(['"', '\''])).filter(|step| !step.is_empty()).collect();
-    Some(format!("\"{name}\" is {syntax}, {path:?}: paths are written with dots, as {:?}", steps.join(".")))
+    let message = format!("it is {syntax}, {path:?}: paths are written with dots, as {:?}", steps.join("."));
+    Some(SettingsProblem::at(place, message))
 }

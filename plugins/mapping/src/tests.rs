@@ -2,7 +2,7 @@ use super::*;
 use polliwog_sdk::serde_json;
 use polliwog_sdk::testing::{Recording, check_settings, describe, poll, target};
 
-fn report(mapping: &str, body: &str) -> Result<Report, PollError> {
+fn report(mapping: &str, body: &str) -> Result<Report, CallError> {
     poll::<MappingPoller>(Recording::of_body(body), target(mapping))
 }
 
@@ -199,8 +199,13 @@ fn every_field_is_read() {
 fn a_missing_root_or_an_invalid_body_fails_the_poll() {
     for body in ["{}", r#"{"components":3}"#, r#"{"components":null}"#, "7", "<html>"] {
         let error = report(BY_KEY, body).expect_err(body);
-        assert!(matches!(error, PollError::Transient(_)), "{body}");
+        assert!(matches!(error, CallError::Transient(_)), "{body}");
     }
+}
+
+/// Returns the problems of a mapping.
+fn told(mapping: &str) -> String {
+    check_settings::<MappingPoller>(mapping).iter().map(SettingsProblem::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -218,11 +223,11 @@ fn bad_mappings_are_reported() {
         (r#"{"fields":{"name":"n","healthy":"h","contact":{"field":"f","equals":"e"}}}"#, "contact"),
     ];
     for (mapping, word) in bad {
-        let problems = check_settings::<MappingPoller>(mapping).join("; ");
+        let problems = told(mapping);
         assert!(problems.contains(word) || problems.contains("expected"), "{mapping}: {problems}");
         assert!(!problems.is_empty(), "{mapping}");
     }
-    assert_eq!(check_settings::<MappingPoller>(BY_KEY), Vec::<String>::new());
+    assert_eq!(told(BY_KEY), "");
     let schema: serde_json::Value = serde_json::from_str(&describe::<MappingPoller>().settings_schema).expect("JSON");
     assert_eq!(schema["required"][0], "fields");
 }

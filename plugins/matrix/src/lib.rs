@@ -27,15 +27,15 @@ impl Notifier for Matrix {
         title: "Matrix",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Messages in a room of Matrix",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::required("token", "the access token of an account that is in the room")]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let body = body(channel, notification).to_string();
+    fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let body = body(notification).to_string();
         // The server recognises a repetition by the last part.
         let (room, id) = (segment(&settings.room), segment(&notification.id));
         let path = channel.under(&format!("_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
@@ -61,8 +61,8 @@ fn segment(text: &str) -> String {
     })
 }
 
-fn body(channel: &Channel, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let text = message.text(LONGEST);
     let (mut plain, mut html) = (
         format!("{}\n{text}", message.title),
@@ -78,7 +78,7 @@ fn body(channel: &Channel, notification: &Notification) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
@@ -92,7 +92,7 @@ mod tests {
                 facts.replace('\n', "<br>")
             ),
         });
-        assert_eq!(body(&channel(), &notification(&[Event::Firing])), expected);
+        assert_eq!(body(&notification(&[Event::Firing])), expected);
         assert_eq!(segment("!a:b.org"), "%21a%3Ab.org");
     }
 }

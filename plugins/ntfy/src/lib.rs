@@ -33,15 +33,15 @@ impl Notifier for Ntfy {
         title: "ntfy",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Push notifications on phones and desktops with ntfy",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::optional("token", "an access token of the server, if the topic needs one")]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let request = http::Request::post_json("", &body(channel, &settings, notification));
+    fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let request = http::Request::post_json("", &body(&settings, notification));
         let request = match http::has_secret("token") {
             true => request.header("authorization", "Bearer ${secret.token}"),
             false => request,
@@ -55,8 +55,8 @@ polliwog_sdk::register_notifier!(Ntfy);
 /// The length of a message in bytes, above which the server makes a file of it.
 const LONGEST: usize = 4000;
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let (priority, tag) = match message.status {
         Status::Critical => (settings.critical_priority, "rotating_light"),
         Status::Warning | Status::Unknown => (3, "warning"),
@@ -78,12 +78,12 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
         let settings = Settings { topic: "alerts".to_owned(), critical_priority: 4 };
-        let sent = body(&channel(), &settings, &notification(&[Event::Firing]));
+        let sent = body(&settings, &notification(&[Event::Firing]));
         let expected = json!({
             "topic": "alerts",
             "title": "Critical: Database (Shop)",
@@ -93,7 +93,7 @@ mod tests {
             "click": "http://polliwog.lan/targets/shop",
         });
         assert_eq!(sent, expected);
-        let over = body(&channel(), &settings, &notification(&[Event::Resolved]));
+        let over = body(&settings, &notification(&[Event::Resolved]));
         assert_eq!((&over["priority"], &over["tags"]), (&json!(3), &json!(["white_check_mark"])));
     }
 }

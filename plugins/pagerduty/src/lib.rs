@@ -24,20 +24,21 @@ impl Notifier for PagerDuty {
         version: env!("CARGO_PKG_VERSION"),
         summary: "Incidents of PagerDuty, which it opens and resolves",
         needs_every_alert: true,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::required("routing_key", "the integration key of a service (Events API v2)")]
     }
 
-    fn send(channel: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
+    fn send(channel: &Endpoint, _: Settings, notification: &Notification) -> Result<(), CallError> {
         // A repetition of one that was taken already has no effect: its key is the same.
         let path = channel.under("v2/enqueue");
         for alert in &notification.alerts {
             http::Request::post_json(&path, &body(alert)).send()?.accepted()?;
-            if alert.event == Event::Test {
+            if alert.event() == Event::Test {
                 // The incident of a test does not stay open.
-                let over = Alert { event: Event::Resolved, ..alert.clone() };
+                let over = Alert { event: Event::Resolved.as_str().to_owned(), ..alert.clone() };
                 http::Request::post_json(&path, &body(&over)).send()?.accepted()?;
             }
         }
@@ -51,7 +52,7 @@ polliwog_sdk::register_notifier!(PagerDuty);
 const SUMMARY: usize = 1024;
 
 fn body(alert: &Alert) -> Value {
-    if alert.event == Event::Resolved {
+    if alert.event() == Event::Resolved {
         return json!({
             "routing_key": "${secret.routing_key}",
             "event_action": "resolve",
@@ -63,7 +64,7 @@ fn body(alert: &Alert) -> Value {
         Status::Warning => "warning",
         Status::Ok | Status::Unknown => "info",
     };
-    let since = i64::try_from(alert.since).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    let since = Timestamp::from_millisecond(alert.since).ok();
     let labels: Value =
         alert.labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect();
     let summary = format!("{} ({}): {}", alert.title, alert.target_name, alert.summary);

@@ -33,7 +33,7 @@ mod verification;
 use context::{Memory, Permissions, PollContext};
 use polliwog_sdk::lenient::{Field, Number};
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::{SecretSpec, Setup, Status};
+use polliwog_sdk::{Guide, SecretSpec, Setup, Status};
 use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, run, subscription};
 use serde::Deserialize;
 use settings::Settings;
@@ -51,36 +51,22 @@ impl Poller for Pbs {
         summary: "A Proxmox Backup Server: datastores, jobs, and the newest backup of everything",
         default_interval_ms: 10_000,
         default_timeout_ms: 30_000,
+        ..Info::SERVICE
     };
 
     fn secrets() -> Vec<SecretSpec> {
-        vec![SecretSpec {
-            name: "token".to_owned(),
-            description:
-                "An API token with the roles Audit on / and RemoteAudit on /remote, whole: USER@REALM!NAME:SECRET"
-                    .to_owned(),
-            required: true,
-            pattern: Some(
-                "[^@!=: \u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z0-9_][A-Za-z0-9._-]*:[A-Za-z0-9-]{8,}".to_owned(),
-            ),
-            hint: Some(
-                "write the whole token, as in monitor@pbs!polliwog:12345678-1234-1234-1234-123456789abc: user, realm, \
-                 name of the token, and its secret after a colon (not =, as for Proxmox VE)"
-                    .to_owned(),
-            ),
-            example: Some(setup::TOKEN_EXAMPLE.to_owned()),
-        }]
+        let token = "An API token with the roles Audit on / and RemoteAudit on /remote, whole: USER@REALM!NAME:SECRET";
+        let pattern = "[^@!=: \u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z0-9_][A-Za-z0-9._-]*:[A-Za-z0-9-]{8,}";
+        let hint = "write the whole token, as in monitor@pbs!polliwog:12345678-1234-1234-1234-123456789abc: user, realm, \
+                    name of the token, and its secret after a colon (not =, as for Proxmox VE)";
+        vec![SecretSpec::required("token", token).with_pattern(pattern, hint).with_example(setup::TOKEN_EXAMPLE)]
     }
 
-    fn check(settings: &Settings) -> Vec<String> {
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
         settings.problems()
     }
 
-    fn setup() -> Option<Setup> {
-        Some(setup::setup())
-    }
-
-    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+    fn poll(target: &Endpoint, settings: Settings) -> Result<Report, CallError> {
         let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
         let connect = |_: &Settings, memory: &mut Memory| {
             let first = first_paths(memory);
@@ -90,7 +76,13 @@ impl Poller for Pbs {
     }
 }
 
-polliwog_sdk::register!(Pbs);
+impl Setup for Pbs {
+    fn guide() -> Guide {
+        setup::guide()
+    }
+}
+
+polliwog_sdk::register!(Pbs with setup);
 
 const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "groups/", "group/", "verification/"]);
@@ -204,7 +196,7 @@ fn rights(context: &mut PollContext) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{Recording, poll, target};
+    use polliwog_sdk::testing::{Recording, TIME, poll, target};
 
     /// Only evaluates the certificate.
     struct Shown;
@@ -214,7 +206,7 @@ mod tests {
 
         const INFO: Info = Pbs::INFO;
 
-        fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+        fn poll(target: &Endpoint, settings: Settings) -> Result<Report, CallError> {
             let connect =
                 |_: &Settings, memory: &mut Memory| connect(target, Product::Backup, memory, &[], |api, _| Ok(api));
             run(target, settings, connect, |context, _| super::certificate(context))
@@ -223,7 +215,7 @@ mod tests {
 
     /// Returns the dependency for a certificate that expires this many days after the poll.
     fn certificate(days: i64) -> Dependency {
-        let now = target("{}").now as i64;
+        let now = TIME;
         let recording = serde_json::json!([{
             "request": { "method": "GET", "url": "/api2/json/version" },
             "response": {

@@ -192,7 +192,7 @@ impl Settings {
     }
 
     /// Returns all problems of the settings.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
         let own = [
             (self.datastores.usage(), "datastores.warning_percent", "datastores.critical_percent"),
             (self.jobs.overdue(), "jobs.overdue_warning_hours", "jobs.overdue_critical_hours"),

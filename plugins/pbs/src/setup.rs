@@ -1,11 +1,11 @@
 //! How a Proxmox Backup Server becomes a target.
 
-use polliwog_sdk::Setup;
+use polliwog_sdk::Guide;
 use proxmox::Product;
 
 pub(crate) const TOKEN_EXAMPLE: &str = "${account}!monitor:THE-VALUE-SHOWN";
 
-pub(crate) fn setup() -> Setup {
+pub(crate) fn guide() -> Guide {
     let commands = [
         "proxmox-backup-manager user create ${account} --comment 'Polliwog, read-only'",
         "proxmox-backup-manager user generate-token ${account} monitor",
@@ -14,14 +14,12 @@ pub(crate) fn setup() -> Setup {
         "proxmox-backup-manager acl update /remote RemoteAudit --auth-id ${account}",
         "proxmox-backup-manager acl update /remote RemoteAudit --auth-id '${account}!monitor'",
     ];
-    Setup {
+    Guide {
         port: Some(Product::Backup.port()),
-        public_path: "/api2/json/ping".to_owned(),
         public_pointer: Some("/data".to_owned()),
         fingerprint_command: Some("proxmox-backup-manager cert info".to_owned()),
         commands: commands.map(str::to_owned).into(),
         account: Some("polliwog@pbs".to_owned()),
-        settings: "{}".to_owned(),
-        has_members: false,
+        ..Guide::new("/api2/json/ping")
     }
 }

@@ -28,7 +28,7 @@ mod statistics;
 
 use context::{Memory, PollContext};
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::{Member, SecretSpec, Setup};
+use polliwog_sdk::{Guide, Member, SecretSpec, Setup};
 use proxmox::{Answer, Error, Fact, certificates, hourly, run, subscription};
 use settings::Settings;
 
@@ -45,41 +45,38 @@ impl Poller for Pmg {
         summary: "A Proxmox Mail Gateway: nodes, cluster, mail queues, services",
         default_interval_ms: 10_000,
         default_timeout_ms: 30_000,
+        ..Info::SERVICE
     };
 
     fn secrets() -> Vec<SecretSpec> {
-        vec![SecretSpec {
-            name: "password".to_owned(),
-            description: "The password of the account that the setting \"username\" names".to_owned(),
-            required: true,
-            pattern: None,
-            hint: None,
-            example: Some(setup::PASSWORD_EXAMPLE.to_owned()),
-        }]
+        let password = "The password of the account that the setting \"username\" names";
+        vec![SecretSpec::required("password", password).with_example(setup::PASSWORD_EXAMPLE)]
     }
 
-    fn check(settings: &Settings) -> Vec<String> {
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
         settings.problems()
     }
 
-    fn setup() -> Option<Setup> {
-        Some(setup::setup())
-    }
-
-    fn members(target: &Target, settings: Settings) -> Result<Vec<Member>, PollError> {
-        Ok(setup::members(target, &settings.username)?)
-    }
-
-    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+    fn poll(target: &Endpoint, settings: Settings) -> Result<Report, CallError> {
         if let Some(problem) = settings.problems().into_iter().next() {
-            return Err(PollError::permanent("bad_settings", problem));
+            return Err(problem.into());
         }
         let log_in = |settings: &Settings, memory: &mut Memory| login::log_in(target, &settings.username, memory);
         run(target, settings, log_in, poll)
     }
 }
 
-polliwog_sdk::register!(Pmg);
+impl Setup for Pmg {
+    fn guide() -> Guide {
+        setup::guide()
+    }
+
+    fn members(target: &Endpoint, settings: Settings) -> Result<Vec<Member>, CallError> {
+        Ok(setup::members(target, &settings.username)?)
+    }
+}
+
+polliwog_sdk::register!(Pmg with setup);
 
 /// `answers` are the answers to [`nodes::first_path`].
 fn poll(context: &mut PollContext, answers: Vec<Answer>) {

@@ -6,7 +6,7 @@
 
 use crate::context::Memory;
 use crate::nodes;
-use polliwog_sdk::Target;
+use polliwog_sdk::Endpoint;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{Api, Connected, Error, ErrorClass, Product, connect, percent_encoded};
@@ -28,13 +28,13 @@ struct Granted {
 }
 
 /// Finds an origin that answers, and logs in to it.
-pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Error> {
+pub(crate) fn log_in(target: &Endpoint, username: &str, memory: &mut Memory) -> Result<Connected, Error> {
     let first = [nodes::first_path(memory)];
     let (reused, granted) = (Cell::new(None), Cell::new(false));
     let authorize = |api: Api, memory: &mut Memory| {
         let ticket = ticket(&api);
         let known = has_secret(&ticket);
-        if known && memory.plugin.fresh.get(&ticket, target.now).is_some() {
+        if known && memory.plugin.fresh.get(&ticket, proxmox::now()).is_some() {
             reused.set(Some(ticket.clone()));
         } else {
             match known.then(|| grant(&api, username, &ticket)) {
@@ -43,7 +43,7 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
                 Some(Err(error)) if error.no_answer => return Err(error),
                 Some(Err(_)) | None => grant(&api, username, "password")?,
             }
-            memory.plugin.fresh.set(ticket.as_str(), (), target.now, FRESH);
+            memory.plugin.fresh.set(ticket.as_str(), (), proxmox::now(), FRESH);
             granted.set(true);
         }
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))

@@ -82,7 +82,7 @@ impl Filters {
         Thresholds { warning: self.rules_warning_hours, critical: 0.0 }
     }
 
-    fn problem(&self) -> Option<String> {
+    fn problem(&self) -> Option<SettingsProblem> {
         let clamav = self.clamav().problem("filters.clamav_warning_hours", "filters.clamav_critical_hours");
         clamav.or_else(|| self.rules().problem("filters.rules_warning_hours", ""))
     }
@@ -125,13 +125,16 @@ impl Queues {
 
 impl Settings {
     /// Returns all problems of the settings.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
         let who = match self.username.split_once('@') {
             Some((user, realm)) if !user.is_empty() && !realm.is_empty() => None,
-            _ => Some(format!(
-                "\"username\" is {:?}: write it with its realm, as in monitor@pmg or root@pam; without one the \
-                 gateway takes it for a quarantine user",
-                self.username
+            _ => Some(SettingsProblem::at(
+                "/username",
+                format!(
+                    "it is {:?}: write it with its realm, as in monitor@pmg or root@pam; without one the gateway takes it \
+                     for a quarantine user",
+                    self.username
+                ),
             )),
         };
         let queues = QUEUES.into_iter().filter_map(|queue| {

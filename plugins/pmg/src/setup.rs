@@ -3,16 +3,15 @@
 use crate::context::Memory;
 use crate::login::log_in;
 use polliwog_sdk::lenient::{Field, Text};
-use polliwog_sdk::{Member, Setup, Target};
+use polliwog_sdk::{Endpoint, Guide, Member};
 use proxmox::{Diagnostics, Error, Product};
 use serde::Deserialize;
 
 pub(crate) const PASSWORD_EXAMPLE: &str = "A-PASSWORD-YOU-CHOOSE";
 
-pub(crate) fn setup() -> Setup {
-    Setup {
+pub(crate) fn guide() -> Guide {
+    Guide {
         port: Some(Product::Mail.port()),
-        public_path: "/api2/json/access/auth-realm".to_owned(),
         public_pointer: Some("/data".to_owned()),
         fingerprint_command: Some("openssl x509 -in /etc/pmg/pmg-api.pem -noout -fingerprint -sha256".to_owned()),
         commands: vec![format!(
@@ -21,6 +20,7 @@ pub(crate) fn setup() -> Setup {
         account: Some("polliwog@pmg".to_owned()),
         settings: r#"{"username":"${account}"}"#.to_owned(),
         has_members: true,
+        ..Guide::new("/api2/json/access/auth-realm")
     }
 }
 
@@ -35,7 +35,7 @@ struct Node {
 
 /// The nodes other than the one that answers. Mail Gateway does not report which of them that is: it is the one with
 /// the certificate of the connection, or the one that the URL names.
-pub(crate) fn members(target: &Target, username: &str) -> Result<Vec<Member>, Error> {
+pub(crate) fn members(target: &Endpoint, username: &str) -> Result<Vec<Member>, Error> {
     let connected = log_in(target, username, &mut Memory::load(target))?;
     let own = connected.api.fingerprint().map(str::to_owned);
     let Some(status) = connected.answers.into_iter().next() else { return Ok(Vec::new()) };
@@ -51,7 +51,7 @@ pub(crate) fn members(target: &Target, username: &str) -> Result<Vec<Member>, Er
         let plain = fingerprint.as_ref().map(|fingerprint| fingerprint.replace(':', "").to_lowercase());
         let Text(name) = node.name.get()?;
         let answers = own.is_some() && own == plain || address.as_deref() == Some(host) || name == host;
-        (!answers).then(|| Member { name: name.clone(), address, fingerprint })
+        (!answers).then(|| Member { address, fingerprint, ..Member::new(name) })
     };
     Ok(nodes.iter().filter_map(member).collect())
 }

@@ -29,7 +29,7 @@ impl Poller for ProactiveDeps {
         ..Info::SERVICE
     };
 
-    fn poll(_: &Target, settings: Settings) -> Result<Report, PollError> {
+    fn poll(_: &Endpoint, settings: Settings) -> Result<Report, CallError> {
         http::Request::get_json("", &settings.headers).send()?.report(|response| read(response.body()))
     }
 }
@@ -144,7 +144,7 @@ struct Health<'a> {
     skipped: Option<&'a RawValue>,
 }
 
-fn read(body: &[u8]) -> Result<Report, PollError> {
+fn read(body: &[u8]) -> Result<Report, CallError> {
     let elements: Vec<Element<'_>> = json(body)?;
     let mut report = Report::empty();
     report.dependencies.reserve_exact(elements.len());
@@ -224,13 +224,13 @@ fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Ve
     plain.worse(stated)
 }
 
-fn checked_at(name: &str, raw: &RawValue, warnings: &mut Vec<String>) -> Option<u64> {
+fn checked_at(name: &str, raw: &RawValue, warnings: &mut Vec<String>) -> Option<i64> {
     let time = text(raw).and_then(|text| Timestamp::from_str(&text).ok());
     if time.is_none() {
         warnings
             .push(format!("\"lastChecked\" of {name:?} is {}, which is not an ISO 8601 time with a zone", raw.get()));
     }
-    u64::try_from(time?.as_millisecond()).ok()
+    time.map(Timestamp::as_millisecond)
 }
 
 fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
@@ -325,7 +325,7 @@ mod tests {
         for (body, code) in [("{}", "unexpected_shape"), ("<html>", "not_json"), ("", "not_json"), ("[1,", "not_json")]
         {
             let error = poll::<ProactiveDeps>(Recording::of_body(body), target("{}")).expect_err(body);
-            assert!(matches!(error, PollError::Transient(_)), "{body}");
+            assert!(matches!(error, CallError::Transient(_)), "{body}");
             assert_eq!(error.failure().code, code, "{body}");
         }
     }
@@ -360,7 +360,7 @@ mod tests {
             ));
             let error = poll::<ProactiveDeps>(recording, target("{}")).expect_err("the status is not 2xx");
             assert_eq!((error.failure().code.as_str(), error.failure().retry_after_ms), (code, Some(7000)));
-            assert_eq!(matches!(error, PollError::Transient(_)), transient, "{status}");
+            assert_eq!(matches!(error, CallError::Transient(_)), transient, "{status}");
         }
     }
 }

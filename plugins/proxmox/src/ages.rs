@@ -1,6 +1,8 @@
 //! The maximum age of a backup, for all backups and for some.
 
+use crate::setting::problem_of;
 use crate::{Patterns, Thresholds};
+use polliwog_sdk::SettingsProblem;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,10 +30,11 @@ impl AgeRule {
     }
 
     /// Returns all problems of the rules in this setting.
-    pub fn problems(rules: &[Self], setting: &str) -> Vec<String> {
+    pub fn problems(rules: &[Self], setting: &str) -> Vec<SettingsProblem> {
         let problem = |(index, rule): (usize, &Self)| {
             let name = |field: &str| format!("{setting}[{index}].{field}");
-            let empty = rule.of.is_empty().then(|| format!("\"{}\" is empty: write names or patterns", name("for")));
+            let message = || "it is empty: write names or patterns".to_owned();
+            let empty = rule.of.is_empty().then(|| problem_of(&name("for"), message()));
             empty.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
         };
         rules.iter().enumerate().filter_map(problem).collect()
@@ -53,11 +56,12 @@ mod tests {
             assert_eq!(AgeRule::age(&rules, names.iter().copied(), otherwise).warning, expected, "{names:?}");
         }
         let wrong = AgeRule { of: Patterns::default(), ..rule("", 1.0) };
+        let problems = AgeRule::problems(&[rule("x", -1.0), wrong], "groups.ages");
         assert_eq!(
-            AgeRule::problems(&[rule("x", -1.0), wrong], "groups.ages"),
+            problems.iter().map(SettingsProblem::to_string).collect::<Vec<_>>(),
             [
-                "\"groups.ages[0].warning_hours\" is -1: write 0 for never, or a number above it",
-                "\"groups.ages[1].for\" is empty: write names or patterns",
+                "groups.ages.0.warning_hours: it is -1: write 0 for never, or a number above it",
+                "groups.ages.1.for: it is empty: write names or patterns",
             ]
         );
     }

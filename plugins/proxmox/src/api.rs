@@ -6,13 +6,14 @@
 
 use crate::diagnostics::{Diagnostics, Listed};
 use crate::error::{Error, ErrorClass};
+use crate::expiring::now;
 use crate::memory::{Memory, PluginMemory};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::product::Product;
 use crate::reply::{read, text};
 use polliwog_sdk::http::{HttpError, HttpErrorClass, Method, Request, Response, TlsInfo, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Dependency, Status, Target};
+use polliwog_sdk::{Dependency, Endpoint, Status};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::IgnoredAny;
@@ -101,7 +102,7 @@ impl Version {
 ///
 /// Fails if no origin answers, or if the first one that answers refuses.
 pub fn connect<M: PluginMemory>(
-    target: &Target,
+    target: &Endpoint,
     product: Product,
     memory: &mut Memory<M>,
     first: &[&str],
@@ -134,11 +135,11 @@ pub fn connect<M: PluginMemory>(
                 return Ok(Connected { dependency, ..connected });
             }
             Err(error) if error.no_answer => {
-                let silent = SilentOrigin { since: target.now, why: error.message.clone() };
-                memory.silent.set(base.as_str(), silent, target.now, SILENT);
+                let silent = SilentOrigin { since: now(), why: error.message.clone() };
+                memory.silent.set(base.as_str(), silent, now(), SILENT);
                 passed_over.push((base, error));
             }
-            Err(error) if error.class == ErrorClass::PollOver => {
+            Err(error) if error.class == ErrorClass::CallOver => {
                 passed_over.push((base, error));
                 break;
             }
@@ -365,7 +366,7 @@ fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
 /// Adds a warning if the first origin was skipped.
 fn with_fallback_warning<M: PluginMemory>(
     dependency: Dependency,
-    target: &Target,
+    target: &Endpoint,
     asked: &str,
     (passed_over, memory): (&[(String, Error)], &Memory<M>),
 ) -> Dependency {
@@ -375,7 +376,7 @@ fn with_fallback_warning<M: PluginMemory>(
     }
     let why = match passed_over.iter().find(|(base, _)| *base == first) {
         Some((_, error)) => error.message.clone(),
-        None => memory.silent.get(&first, target.now).map(|silent| silent.why.clone()).unwrap_or_default(),
+        None => memory.silent.get(&first, now()).map(|silent| silent.why.clone()).unwrap_or_default(),
     };
     let message = format!("{first} does not answer, and {asked} is used instead: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }

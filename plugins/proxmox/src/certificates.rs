@@ -2,7 +2,7 @@
 
 use crate::{Answer, Error, PluginMemory, PollContext, Remaining, evaluated, moment};
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Dependency, Status};
+use polliwog_sdk::{Dependency, SettingsProblem, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ impl CertificateLimits {
     }
 
     /// Returns a problem of the setting `certificates`.
-    pub fn problem(self) -> Option<String> {
+    pub fn problem(self) -> Option<SettingsProblem> {
         self.remaining().problem("certificates.warning_days", "certificates.critical_days")
     }
 }

@@ -6,7 +6,7 @@ use crate::expiring::LONG;
 use crate::memory::{Memory, PluginMemory};
 use crate::schedule::{Check, Due, belongs};
 use crate::{Answer, Api, Connected, Diagnostics, Error, Hysteresis, Verdict, list};
-use polliwog_sdk::{Dependency, PollError, Report, Status, Target};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -47,11 +47,11 @@ pub type Part<'a> = (&'a str, &'a [&'a str]);
 ///
 /// The error of `connect`.
 pub fn run<S, M: PluginMemory>(
-    target: &Target,
+    target: &Endpoint,
     settings: S,
     connect: impl FnOnce(&S, &mut Memory<M>) -> Result<Connected, Error>,
     read: impl FnOnce(&mut PollContext<S, M>, Vec<Answer>),
-) -> Result<Report, PollError> {
+) -> Result<Report, CallError> {
     let mut memory = Memory::load(target);
     match connect(&settings, &mut memory) {
         Ok(connected) => {

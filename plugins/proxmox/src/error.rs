@@ -10,7 +10,7 @@ mod refusal;
 
 use crate::product::Product;
 use polliwog_sdk::http::{HttpError, HttpErrorClass, Response};
-use polliwog_sdk::{Failure, PollError};
+use polliwog_sdk::{CallError, Failure};
 use refusal::{forbidden, redirected, said, unauthorized, wrong_port};
 
 /// The class of an error. Plugins decide by it.
@@ -19,7 +19,7 @@ pub enum ErrorClass {
     /// No answer in time.
     Timeout,
     /// The time of the poll is over.
-    PollOver,
+    CallOver,
     /// The server that was asked cannot reach the node behind a path.
     NodeUnreachable,
     /// The credentials are not accepted.
@@ -106,7 +106,7 @@ impl Error {
                 "\"polliwog setup {} {base}\" shows the certificate, and the command that shows the right one on the server",
                 product.kind()
             )),
-            HttpErrorClass::PollOver => {
+            HttpErrorClass::CallOver => {
                 Some("raise the target's timeout, or check which other requests take so long".to_owned())
             }
             HttpErrorClass::BodyTooLarge => Some(format!(
@@ -132,7 +132,7 @@ impl Error {
         );
         let class = match class {
             HttpErrorClass::Timeout => ErrorClass::Timeout,
-            HttpErrorClass::PollOver => ErrorClass::PollOver,
+            HttpErrorClass::CallOver => ErrorClass::CallOver,
             _ => ErrorClass::Other,
         };
         Self { class, code, message, permanent: !retryable, no_answer, retry_after_ms: None }
@@ -225,10 +225,10 @@ fn missing_feature(product: Product, said: &str) -> Option<ErrorClass> {
     NOT_CONFIGURED.iter().any(|words| said.contains(words)).then_some(ErrorClass::NotConfigured)
 }
 
-impl From<Error> for PollError {
+impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         let Error { code, message, permanent, retry_after_ms, .. } = error;
-        let failure = Failure { code, message, retry_after_ms };
+        let failure = Failure { retry_after_ms, ..Failure::new(code, message) };
         if permanent { Self::Permanent(failure) } else { Self::Transient(failure) }
     }
 }

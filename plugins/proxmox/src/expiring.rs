@@ -1,11 +1,17 @@
 //! Values in the memory of a target that are valid for a limited time.
 
 use crate::sorted_map::SortedMap;
+use polliwog_sdk::clock;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Longer than any fault lasts. The host keeps a value for 49 days at most.
+/// Longer than any fault lasts.
 pub const LONG: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
+/// Returns the time of this poll, in milliseconds since 1970.
+pub fn now() -> u64 {
+    u64::try_from(clock::now()).unwrap_or(0)
+}
 
 /// A value that is valid for a limited time.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -1,8 +1,8 @@
 //! Usage of a machine: CPU, memory, root file system.
 
 use crate::{Diagnostics, Evaluation, Hysteresis, Thresholds, Verdict, percent, worse};
-use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number};
+use polliwog_sdk::{SettingsProblem, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,7 +52,7 @@ impl HostLimits {
     }
 
     /// Returns all problems of the setting `usage`.
-    pub fn problems(&self) -> impl Iterator<Item = String> {
+    pub fn problems(&self) -> impl Iterator<Item = SettingsProblem> {
         [
             self.memory().problem("usage.memory_warning_percent", "usage.memory_critical_percent"),
             self.root().problem("usage.root_warning_percent", "usage.root_critical_percent"),

@@ -8,14 +8,14 @@
 //! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a memory that
 //! is too large loses its least important parts.
 
-use crate::expiring::{ExpiringMap, LONG};
+use crate::expiring::{self, ExpiringMap};
 use crate::hysteresis::Crossed;
 use crate::inventory::Inventory;
 use crate::origins::SilentOrigin;
 use crate::schedule::Schedule;
 use crate::sections::Sections;
 use crate::visibility::Visibility;
-use polliwog_sdk::{Target, cache};
+use polliwog_sdk::{Endpoint, cache};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -88,7 +88,7 @@ pub struct Memory<P> {
 
 impl<P: PluginMemory> Memory<P> {
     /// Reads the document. Changed settings make everything due again.
-    pub fn load(target: &Target) -> Self {
+    pub fn load(target: &Endpoint) -> Self {
         let stored = cache::get(KEY).unwrap_or_default();
         let text = std::str::from_utf8(&stored).unwrap_or_default();
         let mut memory: Self = serde_json::from_str(text).unwrap_or_default();
@@ -98,7 +98,7 @@ impl<P: PluginMemory> Memory<P> {
         if memory.settings != settings {
             memory.schedule = Schedule::default();
         }
-        Self { settings, stored, now: target.now, ..memory }
+        Self { settings, stored, now: expiring::now(), ..memory }
     }
 
     /// Writes the document and the sections if they changed. Returns what had to be dropped because there was no room.
@@ -143,7 +143,7 @@ impl<P: PluginMemory> Memory<P> {
             return true;
         }
         self.written = self.now;
-        cache::set(KEY, &self.bytes(), LONG).is_ok()
+        cache::set(KEY, &self.bytes(), cache::LONGEST).is_ok()
     }
 
     /// Whether the last check of a part has expired.

@@ -1,7 +1,7 @@
 //! The origins of a target, in the order in which they are tried.
 
-use crate::expiring::ExpiringMap;
-use polliwog_sdk::Target;
+use crate::expiring::{ExpiringMap, now};
+use polliwog_sdk::Endpoint;
 use serde::{Deserialize, Serialize};
 
 /// The root of the API.
@@ -18,7 +18,7 @@ pub(crate) struct SilentOrigin {
 
 /// Returns each origin once, with its index in the target. Origins that did not answer a moment ago come last. Among
 /// them, the one that was tried longest ago comes first, so that each is tried in turn.
-pub(crate) fn in_order(target: &Target, silent: &ExpiringMap<SilentOrigin>) -> Vec<(usize, String)> {
+pub(crate) fn in_order(target: &Endpoint, silent: &ExpiringMap<SilentOrigin>) -> Vec<(usize, String)> {
     let mut bases: Vec<(usize, String)> = Vec::new();
     for (origin, url) in std::iter::once(&target.url).chain(&target.also).enumerate() {
         let base = base(url);
@@ -26,7 +26,7 @@ pub(crate) fn in_order(target: &Target, silent: &ExpiringMap<SilentOrigin>) -> V
             bases.push((origin, base));
         }
     }
-    bases.sort_by_cached_key(|(_, base)| silent.get(base, target.now).map_or(0, |silent| silent.since));
+    bases.sort_by_cached_key(|(_, base)| silent.get(base, now()).map_or(0, |silent| silent.since));
     bases
 }
 

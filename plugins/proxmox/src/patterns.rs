@@ -1,5 +1,7 @@
 //! Names in settings.
 
+use crate::setting::problem_of;
+use polliwog_sdk::SettingsProblem;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -26,12 +28,13 @@ enum Written {
 
 impl Patterns {
     /// Returns a problem if a name begins with `WORD:` and the word is unknown. `setting` is the name of the setting.
-    pub fn problem(&self, setting: &str, words: &[&str]) -> Option<String> {
+    pub fn problem(&self, setting: &str, words: &[&str]) -> Option<SettingsProblem> {
         let all = self.exact.iter().chain(&self.starred);
         let unknown = |name: &&String| name.split_once(':').is_some_and(|(word, _)| !words.contains(&word));
         let name = all.into_iter().find(unknown)?;
         let words: Vec<String> = words.iter().map(|word| format!("{word}:")).collect();
-        Some(format!("\"{setting}\" names {name:?}: the word before the colon must be one of {}", words.join(", ")))
+        let message = format!("it names {name:?}: the word before the colon must be one of {}", words.join(", "));
+        Some(problem_of(setting, message))
     }
 
     /// Whether any pattern matches any of these names.
@@ -187,8 +190,8 @@ mod tests {
         assert!(patterns.match_any(["100"]) && patterns.match_any(["tag:PROD"]) && !patterns.match_any(["101"]));
         assert_eq!(patterns.problem("x", &["tag", "pool"]), None);
         let wrong = Patterns::from(["tags:prod"]).problem("guests.expected", &["tag", "pool"]);
-        let said = "\"guests.expected\" names \"tags:prod\": the word before the colon must be one of tag:, pool:";
-        assert_eq!(wrong.as_deref(), Some(said));
+        let said = "guests.expected: it names \"tags:prod\": the word before the colon must be one of tag:, pool:";
+        assert_eq!(wrong.expect("it is a problem").to_string(), said);
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl From<&StoredSample> for Sample {
         let kind = if stored.is_counter { SampleKind::Counter } else { SampleKind::Gauge };
         let label = |(name, value): &(String, String)| Label { name: name.clone(), value: value.clone() };
         let labels = stored.labels.iter().map(label).collect();
-        Self { name: stored.name.clone(), kind, labels, value: stored.value }
+        Self { kind, labels, ..Self::gauge(&stored.name, stored.value) }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Parts of the memory that may hold thousands of entries. Each has its own entry in the target's cache, which is read
 //! only where it is needed, and written only if it changes.
 
-use crate::expiring::LONG;
 use crate::sorted_map::SortedMap;
 use polliwog_sdk::cache;
 use serde::Serialize;
@@ -39,7 +38,7 @@ impl Sections {
 
     /// Writes what has changed. Returns `false` if the host refuses a section, because the memory is full.
     pub(crate) fn write(&mut self) -> bool {
-        self.changed.retain(|key, section| cache::set(key, section, LONG).is_err());
+        self.changed.retain(|key, section| cache::set(key, section, cache::LONGEST).is_err());
         self.changed.is_empty()
     }
 }

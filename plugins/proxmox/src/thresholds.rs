@@ -1,6 +1,7 @@
 //! Thresholds of usage and age.
 
-use polliwog_sdk::Status;
+use crate::setting::problem_of;
+use polliwog_sdk::{SettingsProblem, Status};
 
 /// Thresholds for a value that must not grow beyond them. 0 stands for never.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +19,7 @@ impl Thresholds {
     }
 
     /// Returns a problem of the thresholds, which have these names in the settings.
-    pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
+    pub fn problem(self, warning: &str, critical: &str) -> Option<SettingsProblem> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
         wrong.or_else(|| hidden((warning, self.warning), (critical, self.critical)))
     }
@@ -37,21 +38,23 @@ fn reached(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Statu
 }
 
 /// Returns a problem if one threshold hides the other. 0 for never hides nothing.
-fn hidden((name, limit): (&str, f64), (above, upper): (&str, f64)) -> Option<String> {
+fn hidden((name, limit): (&str, f64), (above, upper): (&str, f64)) -> Option<SettingsProblem> {
     (upper > 0.0 && limit > upper).then(|| {
-        format!(
-            "\"{name}\" is above \"{above}\" ({limit} and {upper}; a setting that is not written has its default): \
-             there would never be a warning"
-        )
+        let message = format!(
+            "it is above {above} ({limit} and {upper}; a setting that is not written has its default): there would never be \
+             a warning"
+        );
+        problem_of(name, message)
     })
 }
 
-fn not_a_limit(name: &str, limit: f64) -> Option<String> {
+fn not_a_limit(name: &str, limit: f64) -> Option<SettingsProblem> {
     if !(limit >= 0.0 && limit.is_finite()) {
-        return Some(format!("\"{name}\" is {limit}: write 0 for never, or a number above it"));
+        return Some(problem_of(name, format!("it is {limit}: write 0 for never, or a number above it")));
     }
     let percent = name.ends_with("percent") && (limit > 100.0 || limit > 0.0 && limit < 1.0);
-    percent.then(|| format!("\"{name}\" is {limit}: write percent, as 85 for 85 %, and 100 at most"))
+    let message = || format!("it is {limit}: write percent, as 85 for 85 %, and 100 at most");
+    percent.then(|| problem_of(name, message()))
 }
 
 /// Thresholds for a value that must not fall below them, such as remaining days. 0 stands for never.
@@ -70,7 +73,7 @@ impl Remaining {
     }
 
     /// Returns a problem of the thresholds, which have these names in the settings.
-    pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
+    pub fn problem(self, warning: &str, critical: &str) -> Option<SettingsProblem> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
         wrong.or_else(|| hidden((critical, self.critical), (warning, self.warning)))
     }
@@ -153,13 +156,21 @@ mod tests {
         assert_eq!(Thresholds { warning: 0.0, critical: 0.0 }.evaluate(1e9).0, Status::Ok);
         assert_eq!(Thresholds { warning: 80.0, critical: 0.0 }.evaluate(99.0).0, Status::Warning);
         assert!(limits.problem("w", "c").is_none());
-        assert!(Thresholds { warning: 95.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is above"));
+        assert!(
+            Thresholds { warning: 95.0, ..limits }
+                .problem("w", "c")
+                .unwrap()
+                .to_string()
+                .starts_with("w: it is above c")
+        );
         for share in [0.85, 101.0] {
             let limits = Thresholds { warning: share, critical: 0.0 };
-            assert!(limits.problem("w_percent", "c_percent").unwrap().contains("write percent"));
+            assert!(limits.problem("w_percent", "c_percent").unwrap().message.contains("write percent"));
             assert!(limits.problem("w_hours", "c_hours").is_none());
         }
-        assert!(Thresholds { warning: -1.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is -1"));
+        assert!(
+            Thresholds { warning: -1.0, ..limits }.problem("w", "c").unwrap().to_string().starts_with("w: it is -1")
+        );
     }
 
     #[test]
@@ -172,8 +183,10 @@ mod tests {
         }
         assert_eq!(Remaining { warning: 0.0, critical: 0.0 }.evaluate(-1.0).0, Status::Ok);
         assert!(days.problem("w", "c").is_none());
-        assert!(Remaining { critical: 40.0, ..days }.problem("w", "c").unwrap().contains("\"c\" is above \"w\""));
-        assert!(Remaining { critical: -1.0, ..days }.problem("w", "c").unwrap().contains("\"c\" is -1"));
+        assert!(
+            Remaining { critical: 40.0, ..days }.problem("w", "c").unwrap().to_string().starts_with("c: it is above w")
+        );
+        assert!(Remaining { critical: -1.0, ..days }.problem("w", "c").unwrap().to_string().starts_with("c: it is -1"));
     }
 
     #[test]

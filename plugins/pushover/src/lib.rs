@@ -34,7 +34,7 @@ impl Notifier for Pushover {
         title: "Pushover",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Push notifications on phones with Pushover",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
@@ -44,8 +44,8 @@ impl Notifier for Pushover {
         ]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let body = body(channel, &settings, notification);
+    fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let body = body(&settings, notification);
         let path = channel.under("1/messages.json");
         http::Request::post_json(path, &body).send()?.accepted().map(drop)
     }
@@ -60,8 +60,8 @@ const TITLE: usize = 250;
 const RETRY: u32 = 60;
 const EXPIRE: u32 = 3600;
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let priority = match message.status {
         Status::Critical => settings.critical_priority,
         Status::Warning | Status::Unknown | Status::Ok => 0,
@@ -90,7 +90,7 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
@@ -107,8 +107,8 @@ mod tests {
             "url": "http://polliwog.lan/targets/shop",
             "url_title": "Details",
         });
-        assert_eq!(body(&channel(), &settings, &notification(&[Event::Firing])), expected);
-        let over = body(&channel(), &settings, &notification(&[Event::Resolved]));
+        assert_eq!(body(&settings, &notification(&[Event::Firing])), expected);
+        let over = body(&settings, &notification(&[Event::Resolved]));
         assert_eq!((&over["priority"], &over["retry"]), (&json!(0), &Value::Null));
     }
 }

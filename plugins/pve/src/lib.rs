@@ -51,7 +51,7 @@ mod upkeep;
 use cluster::Cluster;
 use context::{Memory, PollContext};
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::{Member, SecretSpec, Setup};
+use polliwog_sdk::{Guide, Member, SecretSpec, Setup};
 use proxmox::{Answer, Api, Error, Part, Product, connect, run};
 use resources::{Resource, Resources};
 use settings::Settings;
@@ -70,39 +70,23 @@ impl Poller for Pve {
         summary: "A Proxmox VE cluster: quorum, nodes, guests, storages, HA, replication, backups",
         default_interval_ms: 10_000,
         default_timeout_ms: 30_000,
+        ..Info::SERVICE
     };
 
     fn secrets() -> Vec<SecretSpec> {
-        vec![SecretSpec {
-            name: "token".to_owned(),
-            description: "An API token with the role PVEAuditor on /, whole: USER@REALM!NAME=SECRET".to_owned(),
-            required: true,
-            pattern: Some(
-                "[^ :/=\u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned(),
-            ),
-            hint: Some(
-                "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
-                 name of the token, and its secret after the = (not :, as for Backup Server), without PVEAPIToken= \
-                 before it"
-                    .to_owned(),
-            ),
-            example: Some(setup::TOKEN_EXAMPLE.to_owned()),
-        }]
+        let token = "An API token with the role PVEAuditor on /, whole: USER@REALM!NAME=SECRET";
+        let pattern = "[^ :/=\u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}";
+        let hint = "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
+                    name of the token, and its secret after the = (not :, as for Backup Server), without PVEAPIToken= \
+                    before it";
+        vec![SecretSpec::required("token", token).with_pattern(pattern, hint).with_example(setup::TOKEN_EXAMPLE)]
     }
 
-    fn check(settings: &Settings) -> Vec<String> {
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
         settings.problems()
     }
 
-    fn setup() -> Option<Setup> {
-        Some(setup::setup())
-    }
-
-    fn members(target: &Target, _: Settings) -> Result<Vec<Member>, PollError> {
-        Ok(setup::members(target, authorize)?)
-    }
-
-    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+    fn poll(target: &Endpoint, settings: Settings) -> Result<Report, CallError> {
         let connect = |_: &Settings, memory: &mut Memory| connect(target, Product::Ve, memory, &FIRST, authorize);
         run(target, settings, connect, |context, answers| {
             poll(context, answers);
@@ -111,7 +95,17 @@ impl Poller for Pve {
     }
 }
 
-polliwog_sdk::register!(Pve);
+impl Setup for Pve {
+    fn guide() -> Guide {
+        setup::guide()
+    }
+
+    fn members(target: &Endpoint, _: Settings) -> Result<Vec<Member>, CallError> {
+        Ok(setup::members(target, authorize)?)
+    }
+}
+
+polliwog_sdk::register!(Pve with setup);
 
 /// Adds the token to each request.
 #[expect(clippy::unnecessary_wraps, reason = "other products log in")]

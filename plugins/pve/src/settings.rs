@@ -240,7 +240,7 @@ impl Replication {
 
 impl Settings {
     /// Returns all problems of the settings.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
         let own = [
             (self.storages.usage(), "storages.warning_percent", "storages.critical_percent"),
             (self.backups.age(), "backups.age_warning_hours", "backups.age_critical_hours"),

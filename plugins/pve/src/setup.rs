@@ -2,28 +2,27 @@
 
 use crate::context::Memory;
 use polliwog_sdk::lenient::{Field, Flag, Text};
-use polliwog_sdk::{Member, Setup, Target};
+use polliwog_sdk::{Endpoint, Guide, Member};
 use proxmox::{Answer, Api, Connected, Diagnostics, Error, Product, connect};
 use serde::Deserialize;
 
 pub(crate) const TOKEN_EXAMPLE: &str = "${account}!monitor=THE-VALUE-SHOWN";
 
-pub(crate) fn setup() -> Setup {
+pub(crate) fn guide() -> Guide {
     let commands = [
         "pveum user add ${account} -comment 'Polliwog, read-only'",
         "pveum acl modify / -user ${account} -role PVEAuditor",
         "pveum user token add ${account} monitor -privsep 1",
         "pveum acl modify / -token '${account}!monitor' -role PVEAuditor",
     ];
-    Setup {
+    Guide {
         port: Some(Product::Ve.port()),
-        public_path: "/api2/json/access/domains".to_owned(),
         public_pointer: Some("/data".to_owned()),
         fingerprint_command: Some("pvenode cert info".to_owned()),
         commands: commands.map(str::to_owned).into(),
         account: Some("polliwog@pve".to_owned()),
-        settings: "{}".to_owned(),
         has_members: true,
+        ..Guide::new("/api2/json/access/domains")
     }
 }
 
@@ -49,7 +48,7 @@ struct Node {
 
 /// The nodes other than the one that answers.
 pub(crate) fn members(
-    target: &Target,
+    target: &Endpoint,
     authorize: impl Fn(Api, &mut Memory) -> Result<Api, Error>,
 ) -> Result<Vec<Member>, Error> {
     const PATHS: [&str; 2] = ["/cluster/status", "/nodes"];
@@ -65,7 +64,7 @@ pub(crate) fn members(
         let node = nodes.iter().find(|node| is(&node.node, name));
         let text = |field: &Field<Text>| field.get().map(|Text(text)| text.clone());
         let fingerprint = node.and_then(|node| text(&node.ssl_fingerprint));
-        Some(Member { name: name.clone(), address: text(&entry.ip), fingerprint })
+        Some(Member { address: text(&entry.ip), fingerprint, ..Member::new(name) })
     };
     Ok(entries.iter().filter_map(member).collect())
 }

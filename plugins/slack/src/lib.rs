@@ -25,15 +25,15 @@ impl Notifier for Slack {
         title: "Slack",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Messages in a channel of Slack, Mattermost or Rocket.Chat by an incoming webhook",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::optional("path", "the part of the webhook's URL that must stay secret")]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let response = http::Request::post_json("", &body(channel, &settings, notification)).send()?.accepted()?;
+    fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let response = http::Request::post_json("", &body(&settings, notification)).send()?.accepted()?;
         refused(&response.text())
     }
 }
@@ -42,7 +42,7 @@ polliwog_sdk::register_notifier!(Slack);
 
 /// Fails if an answer with a good status says that the message was not taken: `{"ok": false, "error": …}` of Slack,
 /// `{"success": false, …}` of Rocket.Chat.
-fn refused(answer: &str) -> Result<(), SendError> {
+fn refused(answer: &str) -> Result<(), CallError> {
     let Ok(answer) = serde_json::from_str::<Value>(answer) else { return Ok(()) };
     if answer["ok"] != json!(false) && answer["success"] != json!(false) {
         return Ok(());
@@ -51,9 +51,9 @@ fn refused(answer: &str) -> Result<(), SendError> {
     let message = format!("the server answered that it did not take the message: {why}");
     Err(match why {
         "ratelimited" | "rate_limited" | "internal_error" | "fatal_error" | "service_unavailable" => {
-            SendError::transient("refused", message)
+            CallError::transient("refused", message)
         }
-        _ => SendError::permanent("refused", message),
+        _ => CallError::permanent("refused", message),
     })
 }
 
@@ -64,8 +64,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let color = match message.status {
         Status::Critical => "#c62828",
         Status::Warning | Status::Unknown => "#ef8f00",
@@ -87,12 +87,12 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
         let settings = Settings { mention: "<!here>".to_owned() };
-        let sent = body(&channel(), &settings, &notification(&[Event::Firing]));
+        let sent = body(&settings, &notification(&[Event::Firing]));
         let expected = json!({
             "text": "<!here> *<http://polliwog.lan/targets/shop|Critical: Database (Shop)>*",
             "attachments": [{
@@ -102,7 +102,7 @@ mod tests {
             }],
         });
         assert_eq!(sent, expected);
-        let several = body(&channel(), &settings, &notification(&[Event::Resolved, Event::Resolved]));
+        let several = body(&settings, &notification(&[Event::Resolved, Event::Resolved]));
         assert_eq!(several["text"], "*<http://polliwog.lan/alerts|Shop: 2 resolved>*");
         assert_eq!(escaped("<a> & b"), "&lt;a&gt; &amp; b");
     }
@@ -111,8 +111,8 @@ mod tests {
     fn an_error_in_a_good_answer_is_a_failure() {
         assert!(refused("ok").is_ok() && refused(r#"{"ok":true}"#).is_ok() && refused("").is_ok());
         let error = refused(r#"{"ok":false,"error":"channel_not_found"}"#).unwrap_err();
-        assert!(matches!(&error, SendError::Permanent(failure) if failure.message.contains("channel_not_found")));
-        assert!(matches!(refused(r#"{"ok":false,"error":"ratelimited"}"#), Err(SendError::Transient(_))));
-        assert!(matches!(refused(r#"{"success":false}"#), Err(SendError::Permanent(_))));
+        assert!(matches!(&error, CallError::Permanent(failure) if failure.message.contains("channel_not_found")));
+        assert!(matches!(refused(r#"{"ok":false,"error":"ratelimited"}"#), Err(CallError::Transient(_))));
+        assert!(matches!(refused(r#"{"success":false}"#), Err(CallError::Permanent(_))));
     }
 }

@@ -23,15 +23,15 @@ impl Notifier for Teams {
         title: "Microsoft Teams",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Cards in a channel of Microsoft Teams by a workflow",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec::optional("sig", "the value of sig in the URL of the workflow")]
     }
 
-    fn send(channel: &Channel, _: Settings, notification: &Notification) -> Result<(), SendError> {
-        http::Request::post_json("", &body(channel, notification)).send()?.accepted().map(drop)
+    fn send(_: &Endpoint, _: Settings, notification: &Notification) -> Result<(), CallError> {
+        http::Request::post_json("", &body(notification)).send()?.accepted().map(drop)
     }
 }
 
@@ -51,8 +51,8 @@ fn escaped(text: &str) -> String {
     })
 }
 
-fn body(channel: &Channel, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let color = match message.status {
         Status::Critical => "Attention",
         Status::Warning | Status::Unknown => "Warning",
@@ -92,11 +92,11 @@ fn body(channel: &Channel, notification: &Notification) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
-        let sent = body(&channel(), &notification(&[Event::Firing]));
+        let sent = body(&notification(&[Event::Firing]));
         let card = &sent["attachments"][0]["content"];
         assert_eq!(sent["type"], "message");
         assert_eq!(sent["attachments"][0]["contentType"], "application/vnd.microsoft.card.adaptive");

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use polliwog_sdk::Failure;
 use polliwog_sdk::notifier_prelude::*;
 
 /// The plugin for kind `telegram`.
@@ -29,19 +30,17 @@ impl Notifier for Telegram {
         title: "Telegram",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Messages of a bot in a chat of Telegram",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
-        vec![SecretSpec {
-            pattern: Some("[0-9]+:[A-Za-z0-9_-]+".to_owned()),
-            hint: Some("a token of a bot looks like 123456:ABC-DEF; BotFather shows it".to_owned()),
-            ..SecretSpec::required("token", "the token of the bot, as BotFather shows it")
-        }]
+        let hint = "a token of a bot looks like 123456:ABC-DEF; BotFather shows it";
+        let token = SecretSpec::required("token", "the token of the bot, as BotFather shows it");
+        vec![token.with_pattern("[0-9]+:[A-Za-z0-9_-]+", hint)]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let body = body(channel, &settings, notification);
+    fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let body = body(&settings, notification);
         let path = channel.under("bot${secret.token}/sendMessage");
         let response = http::Request::post_json(path, &body).send()?;
         answered(&response.text())?;
@@ -69,35 +68,32 @@ struct Parameters {
 }
 
 /// Fails if the API says that it did not take the message.
-fn answered(text: &str) -> Result<(), SendError> {
+fn answered(text: &str) -> Result<(), CallError> {
     let Ok(answer) = serde_json::from_str::<Answer>(text) else { return Ok(()) };
     if answer.ok {
         return Ok(());
     }
     let message = format!("Telegram did not take the message: {} ({})", answer.description, answer.error_code);
-    let failure = polliwog_sdk::Failure {
-        // The host tries these again: an operator can correct the token or the chat.
-        code: match answer.error_code {
-            401 => "unauthorized",
-            403 => "forbidden",
-            404 => "not_found",
-            _ => "refused",
-        }
-        .to_owned(),
-        message,
-        retry_after_ms: answer.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000)),
+    // The host tries these again: an operator can correct the token or the chat.
+    let code = match answer.error_code {
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "not_found",
+        _ => "refused",
     };
+    let retry_after_ms = answer.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000));
+    let failure = Failure { retry_after_ms, ..Failure::new(code, message) };
     match answer.error_code {
-        429 | 500.. => Err(SendError::Transient(failure)),
-        _ => Err(SendError::Permanent(failure)),
+        429 | 500.. => Err(CallError::Transient(failure)),
+        _ => Err(CallError::Permanent(failure)),
     }
 }
 
 /// The length of the text in bytes. Telegram permits 4096 characters after its markup is read.
 const LONGEST: usize = 3500;
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(settings: &Settings, notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let mut text = format!("<b>{}</b>\n{}", escape_html(&message.title), escape_html(&message.text(LONGEST)));
     if let Some(link) = &message.link {
         text.push_str(&format!("\n<a href=\"{}\">details</a>", escape_html(link)));
@@ -118,12 +114,12 @@ fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_request_has_the_documented_fields() {
         let settings = Settings { chat: "-100".to_owned(), topic: Some(3), quiet_recovery: true };
-        let sent = body(&channel(), &settings, &notification(&[Event::Firing]));
+        let sent = body(&settings, &notification(&[Event::Firing]));
         let text = "<b>Critical: Database (Shop)</b>\nconnection refused\nfor 12 min\n2 more alerts are explained by this \
                     one\nsite=zurich\n<a href=\"http://polliwog.lan/targets/shop\">details</a>";
         let expected = json!({
@@ -135,7 +131,7 @@ mod tests {
             "message_thread_id": 3,
         });
         assert_eq!(sent, expected);
-        let over = body(&channel(), &settings, &notification(&[Event::Resolved]));
+        let over = body(&settings, &notification(&[Event::Resolved]));
         assert_eq!(over["disable_notification"], true);
     }
 
@@ -144,8 +140,8 @@ mod tests {
         assert!(answered(r#"{"ok":true,"result":{}}"#).is_ok() && answered("<html>").is_ok());
         let late = r#"{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":7}}"#;
         let error = answered(late).unwrap_err();
-        assert!(matches!(&error, SendError::Transient(failure) if failure.retry_after_ms == Some(7000)), "{error:?}");
+        assert!(matches!(&error, CallError::Transient(failure) if failure.retry_after_ms == Some(7000)), "{error:?}");
         let gone = r#"{"ok":false,"error_code":403,"description":"Forbidden: bot was blocked by the user"}"#;
-        assert!(matches!(answered(gone), Err(SendError::Permanent(failure)) if failure.message.contains("blocked")));
+        assert!(matches!(answered(gone), Err(CallError::Permanent(failure)) if failure.message.contains("blocked")));
     }
 }

@@ -37,24 +37,25 @@ impl Notifier for Webhook {
         title: "Webhook",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Notifications as JSON, or in the form of a template, to any URL",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
-    fn check(settings: &Settings) -> Vec<String> {
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
         let template = settings.template.as_deref().map(|template| rendered(template, &example()));
-        let mut problems: Vec<String> = template.and_then(Result::err).into_iter().collect();
+        let mut problems: Vec<SettingsProblem> = template.and_then(Result::err).into_iter().collect();
         if settings.content_type.is_some() && settings.template.is_none() {
-            problems.push("\"content_type\" belongs to a template: without one, the body is JSON".to_owned());
+            let message = "it belongs to a template: without one, the body is JSON";
+            problems.push(SettingsProblem::at("/content_type", message));
         }
         problems
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let body = body(channel, notification);
+    fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let body = body(notification);
         let request = match &settings.template {
             None => http::Request::post_json("", &body),
             Some(template) => {
-                let text = rendered(template, &body).map_err(|why| SendError::permanent("template", why))?;
+                let text = rendered(template, &body)?;
                 let kind = settings.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
                 let request = http::Request::new(http::Method::Post, "").header("content-type", kind);
                 request.body(text, http::BodyEncoding::Raw)
@@ -80,12 +81,12 @@ fn example() -> Value {
     })
 }
 
-fn rendered(template: &str, body: &Value) -> Result<String, String> {
+fn rendered(template: &str, body: &Value) -> Result<String, SettingsProblem> {
     let environment = Environment::new();
     let why = |error: minijinja::Error| {
         let line = error.line().map_or_else(String::new, |line| format!(" in its line {line}"));
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-        format!("\"template\" is not valid{line}: {detail}")
+        SettingsProblem::at("/template", format!("it is not valid{line}: {detail}"))
     };
     environment.template_from_str(template).and_then(|parsed| parsed.render(body)).map_err(why)
 }
@@ -97,13 +98,13 @@ fn object(labels: &[Label]) -> Value {
     labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect()
 }
 
-fn body(channel: &Channel, notification: &Notification) -> Value {
-    let message = Message::of(channel, notification);
+fn body(notification: &Notification) -> Value {
+    let message = Message::of(notification);
     let alert = |alert: &Alert| {
         json!({
             "fingerprint": alert.fingerprint,
-            "event": alert.event.word(),
-            "status": alert.status.word(),
+            "event": alert.event,
+            "status": alert.status.as_str(),
             "class": alert.class,
             "targetId": alert.target_id,
             "targetName": alert.target_name,
@@ -122,7 +123,7 @@ fn body(channel: &Channel, notification: &Notification) -> Value {
         "id": notification.id,
         "title": message.title,
         "text": message.text(LONGEST),
-        "status": message.status.word(),
+        "status": message.status.as_str(),
         "link": message.link,
         "omitted": notification.omitted,
         "group": object(&notification.group),
@@ -133,11 +134,11 @@ fn body(channel: &Channel, notification: &Notification) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use polliwog_sdk::testing::{channel, notification};
+    use polliwog_sdk::testing::notification;
 
     #[test]
     fn the_body_has_the_documented_fields() {
-        let sent = body(&channel(), &notification(&[Event::Firing]));
+        let sent = body(&notification(&[Event::Firing]));
         let expected = json!({
             "id": "polliwog-7",
             "title": "Critical: Database (Shop)",
@@ -158,15 +159,15 @@ mod tests {
 
     #[test]
     fn a_template_is_checked_and_rendered() {
-        let body = body(&channel(), &notification(&[Event::Firing]));
+        let body = body(&notification(&[Event::Firing]));
         let text = rendered("{\"t\": {{ title | tojson }}}{% for a in alerts %} {{ a.event }}{% endfor %}", &body);
         assert_eq!(text.unwrap(), "{\"t\": \"Critical: Database (Shop)\"} firing");
         for (template, why) in [("{{ title", "line 1"), ("{% for x %}", "template"), ("{{ a | nothing }}", "nothing")] {
             let with = |template: &str| Settings { template: Some(template.to_owned()), ..Settings::default() };
             let problems = Webhook::check(&with(template));
-            assert!(problems.len() == 1 && problems[0].contains(why), "{template}: {problems:?}");
+            assert!(problems.len() == 1 && problems[0].to_string().contains(why), "{template}: {problems:?}");
         }
         let lone = Settings { content_type: Some("text/html".to_owned()), ..Settings::default() };
-        assert!(Webhook::check(&lone)[0].contains("content_type"));
+        assert_eq!(Webhook::check(&lone)[0].setting.as_deref(), Some("/content_type"));
     }
 }

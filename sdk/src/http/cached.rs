@@ -99,7 +99,7 @@ mod tests {
         const INFO: Info =
             Info { kind: "twice", title: "Twice", version: "0.1.0", summary: "Requests twice", ..Info::SERVICE };
 
-        fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+        fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
             let get = || http::get_cached("/items", Duration::from_secs(60));
             let texts = [get()?, get()?].map(|response| format!("{} {}", response.status(), response.text()));
             Ok(texts.map(Dependency::ok).into_iter().collect())

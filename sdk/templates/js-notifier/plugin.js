@@ -2,7 +2,7 @@
 
 import { http, notifier as register } from "./polliwog.js";
 
-export const notifier = register({
+export const { definition, notifier } = register({
   kind: "{{kind}}",
   title: "{{title}}",
   version: "0.1.0",
@@ -10,7 +10,7 @@ export const notifier = register({
   // The settings under [channel.settings], as properties of a JSON Schema.
   settings: { room: { type: "string", default: "", description: "The room that the messages are for." } },
   // The host inserts the value; this code never sees it.
-  secrets: [{ name: "token", description: "the token of the receiver, if it needs one", required: false }],
+  secrets: [{ name: "token", description: "the token of the receiver, if it needs one" }],
   send(channel, settings, { alerts, omitted, link }) {
     const lines = alerts.map(({ event, title, summary }) => `${event}: ${title}: ${summary}`);
     if (omitted > 0) lines.push(`and ${omitted} more`);

@@ -25,8 +25,8 @@ const table = bundle.split("\n").map((_, line) => {
 const { component } = await componentize(`globalThis.polliwogLines = ${JSON.stringify(table)};\n${bundle}`, {
   sourceName: "bundle.js",
   witPath: `${import.meta.dirname}/wit`,
-  worldName: "{{world}}",
-  // All requests go through polliwog:poller/http.
+  worldName: "plugin",
+  // All requests go through polliwog:plugin/http.
   disableFeatures: ["http", "fetch-event"],
 });
 await writeFile("{{kind}}.wasm", component);

@@ -1,8 +1,8 @@
 // Kind `{{kind}}`: how many messages wait in each queue, from a JSON object of names and numbers.
 
-import { critical, entries, gauge, http, json, log, number, ok, plugin, warning } from "./polliwog.js";
+import { critical, entries, gauge, http, json, log, number, ok, plugin, problem, warning } from "./polliwog.js";
 
-export const poller = plugin({
+export const { definition, poller } = plugin({
   kind: "{{kind}}",
   title: "{{title}}",
   version: "0.1.0",
@@ -12,7 +12,7 @@ export const poller = plugin({
     warning: { type: "number", default: 100, description: "More messages than this are a warning." },
     critical: { type: "number", default: 1000, description: "More messages than this are critical." },
   },
-  check: ({ warning, critical }) => (warning > critical ? ["warning is above critical: swap them"] : []),
+  check: ({ warning, critical }) => (warning > critical ? [problem("/warning", "it is above critical: swap them")] : []),
   poll(target, settings) {
     // Request the target's URL. Errors and statuses other than 2xx become failures.
     const queues = entries(json(http.get("")));

@@ -2,18 +2,16 @@
 
 export type Status = "ok" | "warning" | "critical" | "unknown";
 /** A failure. Throw it to end the poll without a report. */
-export interface PollError { tag: "transient" | "permanent"; val: { code: string; message: string; retryAfterMs?: number } }
+export interface CallError { tag: "transient" | "permanent"; val: { code: string; message: string; retryAfterMs?: number } }
+/** A target or a channel. */
 export interface Target {
   id: string; name: string; url: string; also: string[]; labels: { name: string; value: string }[];
-  settings: string; secrets: string[];
-  /** The time of the poll, in milliseconds since 1970. Date.now() returns the same time during the poll. */
-  now: bigint;
-  timeoutMs: number;
+  settings: string; secrets: string[]; timeoutMs: number;
 }
 /** Optional fields of a dependency. */
 export interface More {
   title?: string; kind?: string; skipped?: boolean; code?: number; latencyMs?: number; description?: string; impact?: string;
-  checkedAt?: bigint; error?: string | object; contact?: string | object; checkDetails?: string | object; parent?: string;
+  checkedAt?: Date | number | bigint; error?: string | object; contact?: string | object; checkDetails?: string | object; parent?: string;
 }
 export interface Dependency extends More { name: string; status: Status; errorMessage?: string }
 export interface Sample { name: string; kind: "gauge" | "counter" | "untyped"; labels: { name: string; value: string }[]; value: number }
@@ -31,7 +29,7 @@ export interface RequestOptions {
   headers?: Record<string, string>;
   body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
 }
-export interface SecretSpec { name: string; description: string; required: boolean; pattern?: string; hint?: string; example?: string }
+export interface SecretSpec { name: string; description: string; required?: boolean; pattern?: string; hint?: string; example?: string }
 /** How a service becomes a target, for `polliwog setup`. In commands, settings and examples, "${account}" is the account's name. */
 export interface Setup {
   port?: number;
@@ -39,23 +37,29 @@ export interface Setup {
   publicPath: string; publicPointer?: string;
   fingerprintCommand?: string; commands?: string[]; account?: string; settings?: object; hasMembers?: boolean;
 }
+/** A problem of a setting: a JSON pointer, and one sentence. */
+export interface Problem { setting?: string; message: string }
 export interface Member { name: string; address?: string; fingerprint?: string }
 export interface Definition<Settings> {
   kind: string; title: string; version: string; summary: string;
+  /** The plugin's page, its licence (SPDX), and the schemes of the URLs that it accepts: http and https unless it names one. */
+  homepage?: string; license?: string; schemes?: string[];
   /** Properties of a JSON Schema. */
   settings?: Record<string, object>;
   required?: string[]; secrets?: SecretSpec[]; intervalMs?: number; timeoutMs?: number;
   /** Returns the problems of settings that are valid by the schema. */
-  check?(settings: Settings): string[];
+  check?(settings: Settings): (string | Problem)[];
   poll(target: Target, settings: Settings): Report;
   setup?: Setup;
   /** Returns the other members of the service, for `polliwog setup`. */
   members?(target: Target, settings: Settings): Member[];
 }
 
+/** The time of the call, in milliseconds since 1970. */
+export const now: () => number;
 export const log: Record<"debug" | "info" | "warn" | "error", (text: string) => void>;
-export const transient: (code: string, message: string, retryAfterMs?: number) => PollError;
-export const permanent: (code: string, message: string, retryAfterMs?: number) => PollError;
+export const transient: (code: string, message: string, retryAfterMs?: number) => CallError;
+export const permanent: (code: string, message: string, retryAfterMs?: number) => CallError;
 export const header: (response: Response, name: string) => string | undefined;
 export const text: (response: Response) => string;
 export function json(response: Response): unknown;
@@ -70,7 +74,7 @@ export const http: {
   postJson(path: string, body: unknown, options?: RequestOptions): Response;
   /** Sends a GET request whose answer is kept for ttlMs, at most a week, and requested again only if it changed (ETag, date). */
   getCached(path: string, ttlMs: number, options?: RequestOptions): Response;
-  getAll(paths: string[], options?: RequestOptions): ({ response: Response; failure?: undefined } | { failure: PollError; response?: undefined })[];
+  getAll(paths: string[], options?: RequestOptions): ({ response: Response; failure?: undefined } | { failure: CallError; response?: undefined })[];
 };
 export const cache: {
   get(key: string): Uint8Array | undefined;
@@ -82,14 +86,17 @@ export const warning: (name: string, why: string, more?: More) => Dependency;
 export const critical: (name: string, why: string, more?: More) => Dependency;
 export const unknown: (name: string, why: string, more?: More) => Dependency;
 export const gauge: (name: string, value: number, labels?: Record<string, string>) => Sample;
-export const unexpectedShape: (value: unknown, expected: string) => PollError;
+export const counter: (name: string, value: number, labels?: Record<string, string>) => Sample;
+export const problem: (setting: string, message: string) => Problem;
+export const unexpectedShape: (value: unknown, expected: string) => CallError;
 export function number(value: unknown): number;
 export function entries(value: unknown): [string, unknown][];
 export const flag: (value: unknown) => boolean;
-export function plugin<Settings = Record<string, any>>(definition: Definition<Settings>): object;
-export interface Channel { name: string; url: string; settings: string; secrets: string[]; now: bigint; timeoutMs: number }
+export function plugin<Settings = Record<string, any>>(definition: Definition<Settings>): { definition: object; poller: object; setup: object };
 export interface Alert {
-  fingerprint: string; event: "firing" | "resolved" | "flapping" | "repeated" | "test"; status: Status; class: string;
+  fingerprint: string; 
+  /** "firing", "resolved", "flapping", "repeated", "test", or what a later host has. */
+  event: string; status: Status; class: string;
   targetId?: string; targetName: string; kind: string; dependency?: string; title: string; summary: string;
   since: bigint; resolvedAt?: bigint; labels: { name: string; value: string }[]; link?: string; suppresses: number;
 }
@@ -98,9 +105,9 @@ export interface Notification {
   id: string; group: { name: string; value: string }[]; alerts: Alert[]; omitted: number; link?: string;
 }
 export interface NotifierDefinition<Settings> {
-  kind: string; title: string; version: string; summary: string; settings?: Record<string, object>; required?: string[];
-  secrets?: SecretSpec[]; needsEveryAlert?: boolean;
-  check?(settings: Settings): string[];
-  send(channel: Channel, settings: Settings, notification: Notification): void;
+  kind: string; title: string; version: string; summary: string; homepage?: string; license?: string; schemes?: string[];
+  settings?: Record<string, object>; required?: string[]; secrets?: SecretSpec[]; timeoutMs?: number; needsEveryAlert?: boolean;
+  check?(settings: Settings): (string | Problem)[];
+  send(channel: Target, settings: Settings, notification: Notification): void;
 }
-export function notifier<Settings = Record<string, any>>(definition: NotifierDefinition<Settings>): object;
+export function notifier<Settings = Record<string, any>>(definition: NotifierDefinition<Settings>): { definition: object; notifier: object };

@@ -2,11 +2,11 @@
 
 from wit_world import exports
 
-from polliwog import Notifier, SecretSpec, has_secret, post_json
+from polliwog import Notifier, has_secret, post_json, secret
 
 
 def send(channel, settings, notification) -> None:
-    lines = [f"{alert.event.name.lower()}: {alert.title}: {alert.summary}" for alert in notification.alerts]
+    lines = [f"{alert.event}: {alert.title}: {alert.summary}" for alert in notification.alerts]
     if notification.omitted:
         lines.append(f"and {notification.omitted} more")
     body = {"room": settings["room"], "title": notification.alerts[0].title, "text": "\n".join(lines), "link": notification.link}
@@ -24,8 +24,8 @@ plugin = Notifier(
     # The settings under [channel.settings], as properties of a JSON Schema.
     settings={"room": {"type": "string", "default": "", "description": "The room that the messages are for."}},
     # The host inserts the value; this code never sees it.
-    secrets=[SecretSpec("token", "the token of the receiver, if it needs one", False, None, None, None)],
+    secrets=[secret("token", "the token of the receiver, if it needs one")],
 )
 
-# The name of the contract's interface.
-Notifier = plugin.export(exports.Notifier)
+# The names of the contract's interfaces.
+Definition, Notifier = plugin.export(exports)

@@ -2,18 +2,16 @@
 
 from wit_world import exports
 
-from polliwog import Plugin, Report, critical, debug, gauge, get, json, number, ok, record, warning
+from polliwog import Plugin, Report, critical, debug, gauge, get, json, number, ok, problem, record, report, warning
 
 
 def poll(target, settings) -> Report:
     # Request the target's URL. Errors and statuses other than 2xx become failures.
     queues = {name: number(value) for name, value in record(json(get(""))).items()}
     debug(f"{len(queues)} queues")
-    return Report(
-        dependencies=[evaluate(name, waiting, settings) for name, waiting in queues.items()],
-        kept=[],
+    return report(
+        [evaluate(name, waiting, settings) for name, waiting in queues.items()],
         samples=[gauge("queue_messages", waiting, queue=name) for name, waiting in queues.items()],
-        warnings=[],
     )
 
 
@@ -26,8 +24,8 @@ def evaluate(name: str, waiting: float, settings):
     return ok(name, kind="queue")
 
 
-def check(settings) -> list[str]:
-    return ["warning is above critical: swap them"] if settings["warning"] > settings["critical"] else []
+def check(settings):
+    return [problem("/warning", "it is above critical: swap them")] if settings["warning"] > settings["critical"] else []
 
 
 plugin = Plugin(
@@ -44,4 +42,5 @@ plugin = Plugin(
     },
 )
 
-Poller = plugin.export(exports.Poller)
+# The names of the contract's interfaces.
+Definition, Poller = plugin.export(exports)

@@ -6,5 +6,5 @@ cd "$(dirname "$0")"
 if [ -x .venv/bin/componentize-py ]; then tool=.venv/bin/componentize-py; else tool=componentize-py; fi
 # Types of the contract, for editors.
 rm -rf types
-"$tool" -d wit -w {{world}} bindings types
-"$tool" -d wit -w {{world}} componentize app -o {{kind}}.wasm
+"$tool" -d wit -w plugin bindings types
+"$tool" -d wit -w plugin componentize app -o {{kind}}.wasm

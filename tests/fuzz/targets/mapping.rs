@@ -2,7 +2,7 @@
 #![no_main]
 
 use plugin_mapping::MappingPoller;
-use polliwog_sdk::PollError;
+use polliwog_sdk::CallError;
 use polliwog_sdk::testing::{self, Recording};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             assert!(problems.is_empty(), "bad settings were polled with: {problems:?}");
             assert!(report.dependencies.iter().all(|dependency| !dependency.name.is_empty()), "{report:?}");
         }
-        Err(PollError::Transient(failure) | PollError::Permanent(failure)) => {
+        Err(CallError::Transient(failure) | CallError::Permanent(failure)) => {
             assert!(!failure.code.is_empty() && !failure.message.is_empty(), "{failure:?}");
         }
     }

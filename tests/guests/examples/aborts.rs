@@ -1,9 +1,9 @@
 //! Aborts without a message.
 
-use polliwog_sdk::{PollError, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Report};
 
 guests::guest!("aborts", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     std::process::abort();
 }

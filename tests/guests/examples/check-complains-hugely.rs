@@ -1,6 +1,6 @@
 //! Reports one problem of 5 MB for any settings.
 
-use polliwog_sdk::Descriptor;
+use polliwog_sdk::{Descriptor, SettingsProblem};
 
 guests::raw_guest!(describe, check);
 
@@ -8,6 +8,6 @@ fn describe() -> Descriptor {
     guests::descriptor("check-complains-hugely")
 }
 
-fn check() -> Vec<String> {
-    vec!["\u{1b}[31mwrong ".repeat(500_000)]
+fn check() -> Vec<SettingsProblem> {
+    vec![SettingsProblem::at("/\u{1b}[31mx".repeat(100_000), "\u{1b}[31mwrong ".repeat(500_000))]
 }

@@ -1,6 +1,6 @@
 //! Reports thousands of problems for any settings.
 
-use polliwog_sdk::Descriptor;
+use polliwog_sdk::{Descriptor, SettingsProblem};
 
 guests::raw_guest!(describe, check);
 
@@ -8,6 +8,6 @@ fn describe() -> Descriptor {
     guests::descriptor("check-complains-without-end")
 }
 
-fn check() -> Vec<String> {
-    (0..5_000).map(|number| format!("problem {number}")).collect()
+fn check() -> Vec<SettingsProblem> {
+    (0..5_000).map(|number| SettingsProblem::of_all(format!("problem {number}"))).collect()
 }

@@ -1,9 +1,9 @@
 //! Calls the exit function of its process.
 
-use polliwog_sdk::{PollError, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Report};
 
 guests::guest!("exits", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     std::process::exit(0);
 }

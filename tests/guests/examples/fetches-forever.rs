@@ -1,10 +1,10 @@
 //! Sends requests in an endless loop and ignores the results.
 
-use polliwog_sdk::{PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Endpoint, Report, http};
 
 guests::guest!("fetches-forever", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     loop {
         let _ = std::hint::black_box(http::get("/"));
     }

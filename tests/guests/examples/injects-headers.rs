@@ -1,10 +1,10 @@
 //! Puts line breaks and other invalid characters into names and values of headers.
 
-use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report, http};
 
 guests::guest!("injects-headers", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let headers = [
         ("x-a", "b\r\nx-evil: 1"),
         ("x-a\r\nx-evil", "1"),

@@ -6,7 +6,7 @@ guests::raw_guest!(describe);
 
 fn describe() -> Descriptor {
     Descriptor {
-        default_interval_ms: 0,
+        default_interval_ms: Some(0),
         default_timeout_ms: u32::MAX,
         title: "\u{1b}[31m\u{202e}evil\n".repeat(1000),
         ..guests::descriptor("intervals-are-absurd")

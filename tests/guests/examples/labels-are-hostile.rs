@@ -1,10 +1,10 @@
 //! Reports samples whose names and labels would break a metrics page.
 
-use polliwog_sdk::{PollError, Report, Sample, Target};
+use polliwog_sdk::{CallError, Endpoint, Report, Sample};
 
 guests::guest!("labels-are-hostile", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let names = ["", "1st", "a b", "a\n# HELP x", "a{b=\"c\"} 1", "\u{202e}"];
     let mut samples: Vec<Sample> = names.iter().map(|name| Sample::gauge(*name, 1.0)).collect();
     for label in ["", "le", "instance", "__name__", "a b", "a\"b"] {

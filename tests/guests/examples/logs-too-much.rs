@@ -1,10 +1,10 @@
 //! Writes ten thousand log lines.
 
-use polliwog_sdk::{PollError, Report, Target, log};
+use polliwog_sdk::{CallError, Endpoint, Report, log};
 
 guests::guest!("logs-too-much", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     for line in 0..10_000 {
         log::error!("line {line}");
     }

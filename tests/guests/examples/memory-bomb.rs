@@ -1,10 +1,10 @@
 //! Allocates memory until the limit.
 
-use polliwog_sdk::{PollError, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Report};
 
 guests::guest!("memory-bomb", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let mut held: Vec<Vec<u8>> = Vec::new();
     loop {
         held.push(std::hint::black_box(vec![1; 1 << 20]));

@@ -1,10 +1,10 @@
 //! Keeps more memory than a call may have.
 
-use polliwog_sdk::{Channel, Notification, SendError};
+use polliwog_sdk::{CallError, Endpoint, Notification};
 
 guests::notifier!("notifier-fills-memory", send);
 
-fn send(_: &Channel, _: &Notification) -> Result<(), SendError> {
+fn send(_: &Endpoint, _: &Notification) -> Result<(), CallError> {
     let mut kept = Vec::new();
     loop {
         kept.push(vec![1_u8; 1 << 20]);

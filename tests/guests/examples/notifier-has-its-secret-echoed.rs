@@ -1,10 +1,10 @@
 //! Makes a server send the channel's secret back, and returns what it sees.
 
-use polliwog_sdk::{Channel, Notification, SendError, http, log};
+use polliwog_sdk::{CallError, Endpoint, Notification, http, log};
 
 guests::notifier!("notifier-has-its-secret-echoed", send);
 
-fn send(_: &Channel, _: &Notification) -> Result<(), SendError> {
+fn send(_: &Endpoint, _: &Notification) -> Result<(), CallError> {
     let mut seen = String::new();
     for form in ["plain", "json", "base64", "percent"] {
         let answer = http::Request::get(format!("/echo/{form}")).header("x-token", "${secret.token}").send()?;
@@ -12,5 +12,5 @@ fn send(_: &Channel, _: &Notification) -> Result<(), SendError> {
     }
     log::info!("{seen}");
     println!("{seen}");
-    Err(SendError::permanent("echoed", seen))
+    Err(CallError::permanent("echoed", seen))
 }

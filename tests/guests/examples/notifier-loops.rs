@@ -1,10 +1,10 @@
 //! Never returns from sending.
 
-use polliwog_sdk::{Channel, Notification, SendError};
+use polliwog_sdk::{CallError, Endpoint, Notification};
 
 guests::notifier!("notifier-loops", send);
 
-fn send(_: &Channel, _: &Notification) -> Result<(), SendError> {
+fn send(_: &Endpoint, _: &Notification) -> Result<(), CallError> {
     loop {
         std::hint::black_box(0);
     }

@@ -1,10 +1,10 @@
 //! Sends requests until it is stopped.
 
-use polliwog_sdk::{Channel, Notification, SendError, http};
+use polliwog_sdk::{CallError, Endpoint, Notification, http};
 
 guests::notifier!("notifier-sends-forever", send);
 
-fn send(_: &Channel, _: &Notification) -> Result<(), SendError> {
+fn send(_: &Endpoint, _: &Notification) -> Result<(), CallError> {
     loop {
         http::Request::get("/").send()?;
     }

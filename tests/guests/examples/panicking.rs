@@ -1,9 +1,9 @@
 //! Panics with a message.
 
-use polliwog_sdk::{PollError, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Report};
 
 guests::guest!("panicking", poll);
 
-fn poll(target: &Target) -> Result<Report, PollError> {
+fn poll(target: &Endpoint) -> Result<Report, CallError> {
     panic!("did not expect {}", target.id);
 }

@@ -1,10 +1,10 @@
 //! Uses a secret in the path, which servers and proxies log.
 
-use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report, http};
 
 guests::guest!("puts-a-secret-in-the-path", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
-    let answer = http::Request::get("/echo/${secret.token}?q=${secret.token}").send().map_err(PollError::from)?;
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
+    let answer = http::Request::get("/echo/${secret.token}?q=${secret.token}").send().map_err(CallError::from)?;
     Ok([Dependency::ok("answer").with_description(answer.text())].into_iter().collect())
 }

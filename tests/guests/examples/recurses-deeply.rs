@@ -1,10 +1,10 @@
 //! Recurses with large stack frames.
 
-use polliwog_sdk::{Dependency, PollError, Report, Target};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report};
 
 guests::guest!("recurses-deeply", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     Ok([Dependency::ok(deep(1).to_string())].into_iter().collect())
 }
 

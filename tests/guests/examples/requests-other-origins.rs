@@ -1,10 +1,10 @@
 //! Requests URLs of other origins than the target's.
 
-use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report, http};
 
 guests::guest!("requests-other-origins", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let urls = [
         "http://evil.example/",
         "https://127.0.0.1/",

@@ -1,10 +1,10 @@
 //! Sends a body of 33 MiB.
 
-use polliwog_sdk::{PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Endpoint, Report, http};
 
 guests::guest!("sends-too-much", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let request = http::Request::new(http::Method::Post, "/").body(vec![0; 33 << 20], http::BodyEncoding::Raw);
     request.send()?;
     Ok(Report::empty())

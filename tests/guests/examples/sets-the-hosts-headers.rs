@@ -1,10 +1,10 @@
 //! Sets headers that only the host may set.
 
-use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report, http};
 
 guests::guest!("sets-the-hosts-headers", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let names = [
         "Host",
         "content-length",

@@ -1,10 +1,10 @@
 //! Sleeps for an hour.
 
-use polliwog_sdk::{PollError, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Report};
 
 guests::guest!("sleeps", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     std::thread::sleep(std::time::Duration::from_secs(3600));
     Ok(Report::empty())
 }

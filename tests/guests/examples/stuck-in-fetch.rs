@@ -1,10 +1,10 @@
 //! Sends a request to a server that never answers.
 
-use polliwog_sdk::{PollError, Report, Target, http};
+use polliwog_sdk::{CallError, Endpoint, Report, http};
 
 guests::guest!("stuck-in-fetch", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     http::get("/never")?;
     Ok(Report::empty())
 }

@@ -1,10 +1,10 @@
 //! Reports texts with control characters, line breaks, right-to-left marks and markup.
 
-use polliwog_sdk::{Dependency, PollError, Report, Target};
+use polliwog_sdk::{CallError, Dependency, Endpoint, Report};
 
 guests::guest!("texts-are-hostile", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let evil = "\u{1b}[31mred\u{0}\r\n<script>alert(1)</script>\u{202e}drow\u{200b}";
     let more = Dependency {
         title: Some(evil.to_owned()),

@@ -1,9 +1,9 @@
 //! Keeps more unchecked dependencies than a report may have.
 
-use polliwog_sdk::{PollError, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Report};
 
 guests::guest!("too-many-kept", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(_: &Endpoint) -> Result<Report, CallError> {
     Ok(Report { kept: (0..25_001).map(|number| number.to_string()).collect(), ..Report::empty() })
 }

@@ -5,13 +5,6 @@ use polliwog_sdk::{Descriptor, SecretSpec};
 guests::raw_guest!(describe);
 
 fn describe() -> Descriptor {
-    let secret = |number: u32| SecretSpec {
-        name: number.to_string(),
-        description: String::new(),
-        required: true,
-        pattern: None,
-        hint: None,
-        example: None,
-    };
+    let secret = |number: u32| SecretSpec::required(number.to_string(), "");
     Descriptor { secrets: (0..10_000).map(secret).collect(), ..guests::descriptor("wants-too-many-secrets") }
 }

@@ -2,7 +2,7 @@
 
 #![deny(unsafe_code)]
 
-/// Registers a poll function `fn(&Target) -> Result<Report, PollError>` under a kind.
+/// Registers a poll function `fn(&Endpoint) -> Result<Report, CallError>` under a kind.
 #[macro_export]
 macro_rules! guest {
     ($kind:literal, $poll:path) => {
@@ -20,9 +20,9 @@ macro_rules! guest {
             };
 
             fn poll(
-                target: &polliwog_sdk::Target,
+                target: &polliwog_sdk::Endpoint,
                 _: polliwog_sdk::NoSettings,
-            ) -> Result<polliwog_sdk::Report, polliwog_sdk::PollError> {
+            ) -> Result<polliwog_sdk::Report, polliwog_sdk::CallError> {
                 $poll(target)
             }
         }
@@ -31,7 +31,7 @@ macro_rules! guest {
     };
 }
 
-/// Registers a function `fn(&Channel, &Notification) -> Result<(), SendError>` that sends notifications, under a kind.
+/// Registers a function `fn(&Endpoint, &Notification) -> Result<(), CallError>` that sends notifications, under a kind.
 #[macro_export]
 macro_rules! notifier {
     ($kind:literal, $send:path) => {
@@ -45,14 +45,14 @@ macro_rules! notifier {
                 title: $kind,
                 version: "1.0.0",
                 summary: "A test program",
-                needs_every_alert: false,
+                ..polliwog_sdk::NotifierInfo::RECEIVER
             };
 
             fn send(
-                channel: &polliwog_sdk::Channel,
+                channel: &polliwog_sdk::Endpoint,
                 _: polliwog_sdk::NoSettings,
                 notification: &polliwog_sdk::Notification,
-            ) -> Result<(), polliwog_sdk::SendError> {
+            ) -> Result<(), polliwog_sdk::CallError> {
                 $send(channel, notification)
             }
         }
@@ -61,11 +61,12 @@ macro_rules! notifier {
     };
 }
 
-pub use polliwog_sdk::poller_bindings::exports::polliwog::poller::poller::Guest;
+pub use polliwog_sdk::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
+pub use polliwog_sdk::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
 
-/// Registers a guest that implements [`Guest`] without the SDK's trait, for results that the SDK cannot produce:
+/// Registers a guest that implements the exports without the SDK's trait, for results that the SDK cannot produce:
 /// `raw_guest!(describe)` with a function `fn() -> Descriptor`, and `raw_guest!(describe, check)` with an additional
-/// `fn() -> Vec<String>`. Its polls return an empty report.
+/// `fn() -> Vec<SettingsProblem>`. Its polls return an empty report.
 #[macro_export]
 macro_rules! raw_guest {
     ($describe:path) => {
@@ -75,28 +76,27 @@ macro_rules! raw_guest {
         /// The guest of this example.
         pub struct RawGuest;
 
-        impl $crate::Guest for RawGuest {
+        impl $crate::DefinitionGuest for RawGuest {
             fn describe() -> polliwog_sdk::Descriptor {
                 $describe()
             }
 
-            fn check_settings(_: String) -> Vec<String> {
+            fn check_settings(_: String) -> Vec<polliwog_sdk::SettingsProblem> {
                 $check()
             }
+        }
 
-            fn poll(_: polliwog_sdk::Target) -> Result<polliwog_sdk::Report, polliwog_sdk::PollError> {
+        impl $crate::PollerGuest for RawGuest {
+            fn poll(_: polliwog_sdk::Endpoint) -> Result<polliwog_sdk::Report, polliwog_sdk::CallError> {
                 Ok(polliwog_sdk::Report::empty())
-            }
-
-            fn members(_: polliwog_sdk::Target) -> Result<Vec<polliwog_sdk::Member>, polliwog_sdk::PollError> {
-                Ok(Vec::new())
             }
         }
 
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = RawGuest;
-    polliwog_sdk::poller_bindings::export_poller!(Export with_types_in polliwog_sdk::poller_bindings);
+    polliwog_sdk::bindings::export_definition!(Export with_types_in polliwog_sdk::bindings);
+    polliwog_sdk::bindings::export_poller!(Export with_types_in polliwog_sdk::bindings);
         };
     };
 }
@@ -108,10 +108,13 @@ pub fn descriptor(kind: &str) -> polliwog_sdk::Descriptor {
         title: kind.to_owned(),
         version: "1.0.0".to_owned(),
         summary: "A test program".to_owned(),
+        homepage: None,
+        license: None,
+        schemes: Vec::new(),
         settings_schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#.to_owned(),
         secrets: Vec::new(),
-        default_interval_ms: 30_000,
+        default_interval_ms: Some(30_000),
         default_timeout_ms: 10_000,
-        setup: None,
+        extra: Vec::new(),
     }
 }

@@ -1,3 +1,3 @@
 ;; The clean-up after a poll runs an endless loop.
 (func $after (param i32) (loop $again (br $again)))
-(export "cabi_post_polliwog:poller/poller@0.1.0#poll" (func $after))
+(export "cabi_post_polliwog:plugin/poller@0.1.0#poll" (func $after))

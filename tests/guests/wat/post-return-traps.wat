@@ -1,3 +1,3 @@
 ;; The clean-up after a poll traps.
 (func $after (param i32) unreachable)
-(export "cabi_post_polliwog:poller/poller@0.1.0#poll" (func $after))
+(export "cabi_post_polliwog:plugin/poller@0.1.0#poll" (func $after))

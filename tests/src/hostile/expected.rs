@@ -247,7 +247,7 @@ expect! {
     sends_too_much: Fault("output_limit");
     fills_the_cache: Reports(|report| {
         let kept = report.dependencies.iter().filter(|dependency| dependency.code == Some(1)).count();
-        kept == 10 && report.warnings.len() == 2
+        kept == 10 && report.warnings == ["key: invalid-argument", "value: full", "time: invalid-argument"]
     });
     writes_to_stdout: Reports(|_| true);
     logs_too_much: Reports(|_| true);

@@ -129,8 +129,14 @@ impl Checked {
         if recipe.open_settings.is_empty() {
             let problems = sandbox.check_settings(plugin, &recipe.settings).await.map_err(|why| anyhow!(why))?;
             if let Some(problem) = problems.first() {
-                let option = if recipe.own_account { "--username: " } else { "" };
-                bail!("{option}{problem}");
+                let setting = problem.setting.as_deref().unwrap_or_default();
+                // The option says which setting it is.
+                let alone = problem.message.strip_prefix(setting).and_then(|rest| rest.strip_prefix(": "));
+                match (recipe.own_account, alone) {
+                    (true, Some(alone)) => bail!("--username: {alone}"),
+                    (true, None) => bail!("--username: {problem}"),
+                    (false, _) => bail!("{problem}"),
+                }
             }
         }
         Ok(Self { recipe, url, confirmed, secrets })

@@ -2,7 +2,7 @@
 
 use super::{MESSAGE, NAME, is_label_name, is_metric_name, outcome};
 use crate::Limits;
-use crate::host::v0_1::types;
+use crate::host::v0_1::{poller, types};
 use schema::Schema;
 use std::collections::{HashMap, HashSet};
 
@@ -127,8 +127,12 @@ impl Bytes<'_> {
         types::Label { name: self.text(), value: self.text() }
     }
 
-    fn dependency(&mut self) -> types::Dependency {
-        types::Dependency {
+    fn extra(&mut self) -> types::Extra {
+        types::Extra { key: self.text(), value: self.text() }
+    }
+
+    fn dependency(&mut self) -> poller::Dependency {
+        poller::Dependency {
             name: self.text(),
             title: self.option(Self::text),
             kind: self.option(Self::text),
@@ -139,39 +143,42 @@ impl Bytes<'_> {
             latency_ms: self.option(|bytes| f64::from_bits(bytes.number())),
             description: self.option(Self::text),
             impact: self.option(Self::text),
-            checked_at: self.option(Self::number),
+            checked_at: self.option(|bytes| bytes.number() as i64),
             error: self.option(Self::text),
             error_message: self.option(Self::text),
             contact: self.option(Self::text),
             check_details: self.option(Self::text),
             parent: self.option(Self::text),
+            extra: self.list(Self::extra),
         }
     }
 
-    fn sample(&mut self) -> types::Sample {
-        types::Sample {
+    fn sample(&mut self) -> poller::Sample {
+        poller::Sample {
             name: self.text(),
-            kind: [types::SampleKind::Gauge, types::SampleKind::Counter, types::SampleKind::Untyped]
+            kind: [poller::SampleKind::Gauge, poller::SampleKind::Counter, poller::SampleKind::Untyped]
                 [usize::from(self.byte() % 3)],
             labels: self.list(Self::label),
             value: f64::from_bits(self.number()),
+            extra: self.list(Self::extra),
         }
     }
 
     fn failure(&mut self) -> types::Failure {
         let retry_after_ms = self.option(|bytes| bytes.number() as u32);
-        types::Failure { code: self.text(), message: self.text(), retry_after_ms }
+        types::Failure { code: self.text(), message: self.text(), retry_after_ms, extra: self.list(Self::extra) }
     }
 
-    fn answer(&mut self) -> Result<types::Report, types::PollError> {
+    fn answer(&mut self) -> Result<poller::Report, types::Error> {
         match self.byte() {
-            0..16 => Err(types::PollError::Transient(self.failure())),
-            16..32 => Err(types::PollError::Permanent(self.failure())),
-            _ => Ok(types::Report {
+            0..16 => Err(types::Error::Transient(self.failure())),
+            16..32 => Err(types::Error::Permanent(self.failure())),
+            _ => Ok(poller::Report {
                 dependencies: self.list(Self::dependency),
                 kept: self.list(Self::text),
                 samples: self.list(Self::sample),
                 warnings: self.list(Self::text),
+                extra: self.list(Self::extra),
             }),
         }
     }

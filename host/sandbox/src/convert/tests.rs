@@ -1,7 +1,7 @@
 use super::*;
 
-fn found(name: &str) -> types::Dependency {
-    types::Dependency {
+fn found(name: &str) -> poller::Dependency {
+    poller::Dependency {
         name: name.to_owned(),
         title: None,
         kind: None,
@@ -17,17 +17,22 @@ fn found(name: &str) -> types::Dependency {
         contact: None,
         check_details: None,
         parent: None,
+        extra: Vec::new(),
     }
 }
 
-fn convert(dependencies: Vec<types::Dependency>) -> Report {
-    let report = types::Report { dependencies, kept: vec![], samples: vec![], warnings: vec![] };
+fn empty() -> poller::Report {
+    poller::Report { dependencies: vec![], kept: vec![], samples: vec![], warnings: vec![], extra: vec![] }
+}
+
+fn convert(dependencies: Vec<poller::Dependency>) -> Report {
+    let report = poller::Report { dependencies, ..empty() };
     outcome(Ok(report), &Limits::default()).unwrap()
 }
 
 #[test]
 fn the_last_dependency_with_a_name_is_used() {
-    let second = types::Dependency { code: Some(2), ..found("a") };
+    let second = poller::Dependency { code: Some(2), ..found("a") };
     let report = convert(vec![found("a"), found("b"), second]);
     assert_eq!(
         report.dependencies.iter().map(|d| (d.name.as_str(), d.code)).collect::<Vec<_>>(),
@@ -38,12 +43,12 @@ fn the_last_dependency_with_a_name_is_used() {
 
 #[test]
 fn invalid_fields_are_omitted_with_a_warning() {
-    let odd = types::Dependency {
+    let odd = poller::Dependency {
         latency_ms: Some(f64::NAN),
         contact: Some("[]".to_owned()),
         check_details: Some("{".to_owned()),
         error: Some("nope".to_owned()),
-        checked_at: Some(u64::MAX),
+        checked_at: Some(i64::MAX),
         error_message: Some(format!("a\u{1b}[31m\n{}", "x".repeat(5000))),
         skipped: true,
         status: types::Status::Critical,
@@ -55,9 +60,13 @@ fn invalid_fields_are_omitted_with_a_warning() {
     assert_eq!(a.status, Status::Ok, "a skipped dependency is ok");
     let message = a.error_message.as_deref().unwrap();
     assert!(message.starts_with("a[31m x") && message.len() <= 1024 && message.ends_with('…'), "{message}");
-    assert_eq!(report.warnings.len(), 7, "{:?}", report.warnings);
+    assert_eq!(report.warnings.len(), 8, "{:?}", report.warnings);
+    for (ms, kept) in [(0, true), (-1, true), (*TIMES.end(), true), (*TIMES.start() - 1, false), (i64::MIN, false)] {
+        let report = convert(vec![poller::Dependency { checked_at: Some(ms), ..found("a") }]);
+        assert_eq!(report.dependencies[0].checked_at.is_some(), kept, "{ms}");
+    }
     for (ms, kept) in [(0.0, true), (-0.5, false), (f64::INFINITY, false), (1e300, true)] {
-        let report = convert(vec![types::Dependency { latency_ms: Some(ms), ..found("a") }]);
+        let report = convert(vec![poller::Dependency { latency_ms: Some(ms), ..found("a") }]);
         assert_eq!(report.dependencies[0].latency_ms.is_some(), kept, "{ms}");
     }
 }
@@ -65,7 +74,7 @@ fn invalid_fields_are_omitted_with_a_warning() {
 #[test]
 fn equal_contacts_are_shared_and_each_invalid_one_is_omitted() {
     let contacts = [Some("[]"), Some("[]"), Some(r#"{"a":1}"#), Some(r#"{"a":1}"#), None, Some("[]")];
-    let dependency = |(n, contact): (usize, &Option<&str>)| types::Dependency {
+    let dependency = |(n, contact): (usize, &Option<&str>)| poller::Dependency {
         contact: contact.map(str::to_owned),
         ..found(&n.to_string())
     };
@@ -80,7 +89,7 @@ fn equal_contacts_are_shared_and_each_invalid_one_is_omitted() {
 
 #[test]
 fn parents_that_are_missing_or_cyclic_are_removed() {
-    let on = |name: &str, parent: &str| types::Dependency { parent: Some(parent.to_owned()), ..found(name) };
+    let on = |name: &str, parent: &str| poller::Dependency { parent: Some(parent.to_owned()), ..found(name) };
     let report = convert(vec![
         on("a", "b"),
         on("b", "c"),
@@ -96,13 +105,14 @@ fn parents_that_are_missing_or_cyclic_are_removed() {
 
 #[test]
 fn invalid_samples_are_omitted_with_a_warning() {
-    let sample = |name: &str, kind, value, label: &str| types::Sample {
+    let sample = |name: &str, kind, value, label: &str| poller::Sample {
         name: name.to_owned(),
         kind,
         labels: vec![types::Label { name: label.to_owned(), value: "v\n".to_owned() }],
         value,
+        extra: vec![],
     };
-    use types::SampleKind::{Counter, Gauge};
+    use poller::SampleKind::{Counter, Gauge};
     let samples = vec![
         sample("good_total", Counter, 1.0, "l"),
         sample("good_total", Gauge, 1.0, "l"),
@@ -113,8 +123,7 @@ fn invalid_samples_are_omitted_with_a_warning() {
         sample("label", Gauge, 1.0, "__name__"),
         sample(&"n".repeat(257), Gauge, 1.0, "l"),
     ];
-    let report =
-        types::Report { dependencies: vec![], kept: vec![], samples, warnings: vec!["w".to_owned(), "w".to_owned()] };
+    let report = poller::Report { samples, warnings: vec!["w".to_owned(), "w".to_owned()], ..empty() };
     let report = outcome(Ok(report), &Limits::default()).unwrap();
     assert_eq!(report.samples.len(), 1);
     assert_eq!(report.warnings.len(), 7, "{:?}", report.warnings);
@@ -123,16 +132,23 @@ fn invalid_samples_are_omitted_with_a_warning() {
 #[test]
 fn reports_over_a_limit_are_refused_with_a_category() {
     let limits = Limits { dependencies: 1, samples: 0, ..Limits::default() };
-    let report = |dependencies, samples| types::Report { dependencies, kept: vec![], samples, warnings: vec![] };
+    let report = |dependencies, samples| poller::Report { dependencies, samples, ..empty() };
     let failure = outcome(Ok(report(vec![found("a"), found("b")], vec![])), &limits).unwrap_err();
     assert_eq!((failure.category, failure.code.as_str()), (FailureCategory::Permanent, "too_many_dependencies"));
-    let sample = types::Sample { name: "a".to_owned(), kind: types::SampleKind::Gauge, labels: vec![], value: 0.0 };
+    let sample = poller::Sample {
+        name: "a".to_owned(),
+        kind: poller::SampleKind::Gauge,
+        labels: vec![],
+        value: 0.0,
+        extra: vec![],
+    };
     let failure = outcome(Ok(report(vec![], vec![sample])), &limits).unwrap_err();
     assert_eq!((failure.category, failure.code.as_str()), (FailureCategory::Plugin, "too_many_samples"));
-    let error = types::PollError::Transient(types::Failure {
+    let error = types::Error::Transient(types::Failure {
         code: "Bad Code".to_owned(),
         message: "m".to_owned(),
         retry_after_ms: Some(u32::MAX),
+        extra: vec![],
     });
     let failure = outcome(Err(error), &limits).unwrap_err();
     assert_eq!(

@@ -1,83 +1,68 @@
-//! `polliwog:poller@0.1`: the generated types, and the host's implementation of its imports.
+//! `polliwog:plugin@0.1`: the generated types, and the host's implementation of its imports.
 
 use super::State;
-use crate::plugin::Role;
+use crate::cache::CacheError;
 use egress::ErrorClass;
+use model::clean;
 use std::time::Duration;
-use wasmtime::component::{Component, ComponentExportIndex};
+use wasmtime::component::{Component, ComponentExportIndex, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Result, Store};
 
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod generated {
     wasmtime::component::bindgen!({
-        world: "plugin",
+        inline: "
+            package polliwog:host;
+
+            /// All interfaces. A plugin has some of them.
+            world everything {
+                include polliwog:plugin/imports@0.1.0;
+                export polliwog:plugin/definition@0.1.0;
+                export polliwog:plugin/notifier@0.1.0;
+                export polliwog:plugin/poller@0.1.0;
+                export polliwog:plugin/setup@0.1.0;
+            }
+        ",
         path: "../../wit",
         imports: { default: async | trappable },
         exports: { default: async },
     });
 }
 
-#[allow(missing_docs, unreachable_pub, clippy::all)]
-mod generated_notifier {
-    wasmtime::component::bindgen!({
-        world: "notifier-plugin",
-        path: "../../wit",
-        with: {
-            "polliwog:poller/cache": super::generated::polliwog::poller::cache,
-            "polliwog:poller/http": super::generated::polliwog::poller::http,
-            "polliwog:poller/log": super::generated::polliwog::poller::log,
-            "polliwog:poller/types": super::generated::polliwog::poller::types,
-        },
-        imports: { default: async | trappable },
-        exports: { default: async },
-    });
-}
-
-pub(crate) use generated::polliwog::poller::{cache, http, log, types};
-pub(crate) use generated::{Plugin, PluginPre};
-pub(crate) use generated_notifier::exports::polliwog::poller::notifier;
-pub(crate) use generated_notifier::{NotifierPlugin, NotifierPluginPre};
-pub(crate) use types::Descriptor;
+pub(crate) use generated::exports::polliwog::plugin::{definition, notifier, poller, setup};
+pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, types};
 
 impl types::Host for State {}
 
 /// The result of the function `poll`.
-pub(crate) type Outcome = std::result::Result<types::Report, types::PollError>;
+pub(crate) type Outcome = std::result::Result<poller::Report, types::Error>;
+
+/// Adds the interfaces of the contract that plugins import.
+pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
+    generated::Everything::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+}
 
 /// Returns the place of the function `poll` in a component; `None` if it has none.
 pub(crate) fn poll_export(component: &Component) -> Option<ComponentExportIndex> {
-    let interface = component.get_export_index(None, "polliwog:poller/poller@0.1.0")?;
+    let interface = component.get_export_index(None, "polliwog:plugin/poller@0.1.0")?;
     component.get_export_index(Some(&interface), "poll")
+}
+
+/// Fails if the type of the function `poll` differs from the contract.
+pub(crate) fn check_poll(store: &mut Store<State>, instance: &Instance, poll: &ComponentExportIndex) -> Result<()> {
+    instance.get_typed_func::<(&types::Endpoint,), (Outcome,)>(store, poll).map(drop)
 }
 
 /// Instantiates a plugin and calls its function `poll`. The generated bindings would check the types of all functions
 /// of an instance. They were checked when the plugin was loaded.
 pub(crate) async fn poll(
-    pre: &PluginPre<State>,
+    pre: &InstancePre<State>,
     export: &ComponentExportIndex,
-    (store, target): (&mut Store<State>, &types::Target),
+    (store, target): (&mut Store<State>, &types::Endpoint),
 ) -> Result<Outcome> {
-    let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
-    let poll = instance.get_typed_func::<(&types::Target,), (Outcome,)>(&mut *store, export)?;
+    let instance = pre.instantiate_async(&mut *store).await?;
+    let poll = instance.get_typed_func::<(&types::Endpoint,), (Outcome,)>(&mut *store, export)?;
     poll.call_async(&mut *store, (target,)).await.map(|(result,)| result)
-}
-
-/// Returns the descriptor of a notifier in the form of a poller's, and its role.
-pub(crate) fn of_notifier(found: notifier::NotifierDescriptor) -> (Descriptor, Role) {
-    /// The timeout of an attempt of a channel without a configured timeout.
-    const TIMEOUT_MS: u32 = 15_000;
-    let descriptor = Descriptor {
-        kind: found.kind,
-        title: found.title,
-        version: found.version,
-        summary: found.summary,
-        settings_schema: found.settings_schema,
-        secrets: found.secrets,
-        default_interval_ms: 0,
-        default_timeout_ms: TIMEOUT_MS,
-        setup: None,
-    };
-    (descriptor, Role::Notifier { needs_every_alert: found.needs_every_alert })
 }
 
 impl http::Host for State {
@@ -93,14 +78,14 @@ impl http::Host for State {
     }
 
     async fn fetch(&mut self, request: http::Request) -> Result<Result<http::Response, http::HttpError>> {
-        Ok(answer(State::fetch(self, request.into()).await))
+        Ok(answer(State::fetch(self, request.try_into()).await))
     }
 
     async fn fetch_all(
         &mut self,
         requests: Vec<http::Request>,
     ) -> Result<Vec<Result<http::Response, http::HttpError>>> {
-        let requests = requests.into_iter().map(Into::into).collect();
+        let requests = requests.into_iter().map(TryInto::try_into).collect();
         Ok(State::fetch_all(self, requests).await.into_iter().map(answer).collect())
     }
 }
@@ -110,13 +95,24 @@ impl cache::Host for State {
         Ok(self.cache_get(&key))
     }
 
-    async fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> Result<Result<(), String>> {
-        Ok(self.cache_set(&key, value, Duration::from_millis(ttl_ms.into())))
+    async fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> Result<Result<(), cache::CacheError>> {
+        let set = self.cache_set(&key, value, Duration::from_millis(ttl_ms.into()));
+        Ok(set.map_err(|error| match error {
+            CacheError::InvalidArgument => cache::CacheError::InvalidArgument,
+            CacheError::Full => cache::CacheError::Full,
+            CacheError::Unavailable => cache::CacheError::Unavailable,
+        }))
     }
 
     async fn remove(&mut self, key: String) -> Result<()> {
         self.cache_remove(&key);
         Ok(())
+    }
+}
+
+impl clock::Host for State {
+    async fn now(&mut self) -> Result<i64> {
+        Ok(self.now.as_millis())
     }
 }
 
@@ -134,9 +130,23 @@ impl log::Host for State {
     }
 }
 
-impl From<http::Request> for egress::Request {
-    fn from(request: http::Request) -> Self {
-        Self {
+/// Refuses a request with an attribute that this version does not know, because its plugin relies on it.
+fn without_extra(extra: &[types::Extra]) -> Result<(), egress::Error> {
+    match extra.first() {
+        None => Ok(()),
+        Some(unknown) => Err(egress::Error::BadRequest(format!(
+            "it has the attribute {:?}, which this version of Polliwog does not know: update Polliwog",
+            clean(&unknown.key, 64)
+        ))),
+    }
+}
+
+impl TryFrom<http::Request> for egress::Request {
+    type Error = egress::Error;
+
+    fn try_from(request: http::Request) -> Result<Self, egress::Error> {
+        without_extra(&request.extra)?;
+        Ok(Self {
             method: match request.method {
                 http::Method::Get => egress::Method::Get,
                 http::Method::Head => egress::Method::Head,
@@ -154,20 +164,23 @@ impl From<http::Request> for egress::Request {
                 http::BodyEncoding::Form => egress::BodyEncoding::Form,
                 http::BodyEncoding::Json => egress::BodyEncoding::Json,
             },
-            captures: request.captures.into_iter().map(Into::into).collect(),
+            captures: request.captures.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
             timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
-        }
+        })
     }
 }
 
-impl From<http::Capture> for egress::Capture {
-    fn from(capture: http::Capture) -> Self {
+impl TryFrom<http::Capture> for egress::Capture {
+    type Error = egress::Error;
+
+    fn try_from(capture: http::Capture) -> Result<Self, egress::Error> {
+        without_extra(&capture.extra)?;
         let source = match capture.source {
             http::CaptureSource::JsonPointer(pointer) => egress::CaptureSource::JsonPointer(pointer),
             http::CaptureSource::Header(name) => egress::CaptureSource::Header(name),
             http::CaptureSource::Cookie(name) => egress::CaptureSource::Cookie(name),
         };
-        Self { name: capture.name, source, ttl: Duration::from_millis(capture.ttl_ms.into()) }
+        Ok(Self { name: capture.name, source, ttl: Duration::from_millis(capture.ttl_ms.into()) })
     }
 }
 
@@ -182,7 +195,7 @@ fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Respo
             ErrorClass::Protocol => http::HttpErrorClass::Protocol,
             ErrorClass::Closed => http::HttpErrorClass::Closed,
             ErrorClass::Timeout => http::HttpErrorClass::Timeout,
-            ErrorClass::PollOver => http::HttpErrorClass::PollOver,
+            ErrorClass::CallOver => http::HttpErrorClass::CallOver,
             ErrorClass::BodyTooLarge => http::HttpErrorClass::BodyTooLarge,
             ErrorClass::NotRecorded | ErrorClass::Other => http::HttpErrorClass::Other,
         },

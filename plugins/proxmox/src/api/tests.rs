@@ -1,6 +1,6 @@
 use super::*;
 use polliwog_sdk::testing::{Recording, poll, target};
-use polliwog_sdk::{Info, NoSettings, PollError, Poller, Report};
+use polliwog_sdk::{CallError, Info, NoSettings, Poller, Report};
 use serde_json::{Value, json};
 
 /// Only connects.
@@ -10,7 +10,7 @@ impl Poller for Finder {
     type Settings = NoSettings;
     const INFO: Info = Info { kind: "finder", ..Info::SERVICE };
 
-    fn poll(target: &Target, _: NoSettings) -> Result<Report, PollError> {
+    fn poll(target: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
         let mut memory = Memory::<()>::load(target);
         let connected =
             connect(target, Product::Ve, &mut memory, &FIRST, |api, _| Ok(api.with_header("authorization", "x")));
@@ -45,7 +45,7 @@ fn error(class: &str, code: &str, retryable: bool) -> Value {
 
 /// Polls both origins. A request that is not in the recording fails the test; the first path of each origin is
 /// recorded.
-fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
+fn find(exchanges: &[Value]) -> Result<Dependency, CallError> {
     let first = |exchange: &Value| {
         let url = exchange["request"]["url"].as_str().unwrap_or_default().replace("/version", FIRST[0]);
         json!({ "request": { "method": "GET", "url": url }, "response": { "status": 200, "body": "[]" } })
@@ -55,9 +55,9 @@ fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
 }
 
 /// Polls both origins. `exchanges` is the whole recording.
-fn find_exactly(exchanges: &[Value]) -> Result<Dependency, PollError> {
+fn find_exactly(exchanges: &[Value]) -> Result<Dependency, CallError> {
     let target =
-        Target { url: format!("{ONE}/"), also: vec![format!("{TWO}/api2/json"), ONE.to_owned()], ..target("{}") };
+        Endpoint { url: format!("{ONE}/"), also: vec![format!("{TWO}/api2/json"), ONE.to_owned()], ..target("{}") };
     let recording = Recording::parse(&Value::from(exchanges).to_string());
     poll::<Finder>(recording, target).map(|mut report| report.dependencies.swap_remove(0))
 }
@@ -69,7 +69,7 @@ fn the_next_origin_is_used_only_if_the_first_does_not_answer() {
     assert_eq!(api.description.as_deref(), Some("Proxmox VE 9.1.6 at https://one:8006"));
 
     let refused = json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" });
-    let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
+    let Err(CallError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
     assert!(
         failure.message.contains("invalid PVE ticket\"): check on the server with \"pveum user token list"),
         "{failure:?}"
@@ -117,7 +117,7 @@ fn if_no_origin_answers_each_is_named() {
         exchange(ONE, error("certificate", "tls_fingerprint_mismatch", false)),
         exchange(TWO, error("timeout", "timeout", true)),
     ];
-    let Err(PollError::Transient(failure)) = find(&all) else { panic!("one of them may be back") };
+    let Err(CallError::Transient(failure)) = find(&all) else { panic!("one of them may be back") };
     assert_eq!(failure.code, "tls_fingerprint_mismatch");
     assert!(failure.message.starts_with("none of 2 origins answers. https://one:8006: it is tls_"), "{failure:?}");
     assert!(failure.message.contains("https://two:8006: it is timeout; check that the machine is up"), "{failure:?}");
@@ -126,7 +126,7 @@ fn if_no_origin_answers_each_is_named() {
 #[test]
 fn wrong_certificates_of_all_origins_are_permanent() {
     let wrong = || error("certificate", "tls_fingerprint_mismatch", false);
-    let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
+    let Err(CallError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
         panic!("it is permanent")
     };
     assert!(failure.message.contains("\"polliwog setup pve https://one:8006\" shows"), "{failure:?}");

@@ -1,4 +1,5 @@
 use super::*;
+use crate::expiring::LONG;
 use crate::schedule::Check;
 use polliwog_sdk::{Dependency, Report, Sample, testing};
 use std::time::Duration;
@@ -23,8 +24,10 @@ impl PluginMemory for Names {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn target(settings: &str, now: u64) -> Target {
-    Target { now, ..testing::target(settings) }
+/// A target at a time.
+fn target(settings: &str, now: i64) -> Endpoint {
+    testing::set_time(now);
+    testing::target(settings)
 }
 
 /// Names that need `bytes` bytes.
@@ -60,7 +63,7 @@ fn an_unchanged_document_is_written_once_a_day() {
     memory.save();
     let written = cache::get(KEY);
     for (now, renewed) in [(2_000, false), (RENEWED + 999, false), (RENEWED + 1_000, true)] {
-        Memory::load(&target("{}", now)).save();
+        Memory::load(&target("{}", now as i64)).save();
         assert_eq!(cache::get(KEY) != written, renewed, "{now}");
     }
 }

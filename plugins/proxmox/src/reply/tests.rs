@@ -2,7 +2,7 @@ use super::*;
 use crate::error::ErrorClass;
 use polliwog_sdk::http;
 use polliwog_sdk::testing::{Recording, poll, target};
-use polliwog_sdk::{Info, NoSettings, PollError, Poller, Report, Target};
+use polliwog_sdk::{CallError, Endpoint, Info, NoSettings, Poller, Report};
 use serde_json::{Value, json};
 
 /// Reads one path of a product.
@@ -12,7 +12,7 @@ impl<const PRODUCT: u8> Poller for Reader<PRODUCT> {
     type Settings = NoSettings;
     const INFO: Info = Info { kind: "reader", ..Info::SERVICE };
 
-    fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+    fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
         let product = [Product::Ve, Product::Backup, Product::Mail][usize::from(PRODUCT)];
         let response = http::Request::get("/cluster/status").send().expect("it is recorded");
         read::<Vec<Value>>(product, "/cluster/status", &response, &text(&response))?;
@@ -29,7 +29,7 @@ fn failure<const PRODUCT: u8>(status: u16, reason: &str, body: &str) -> (bool, S
     let result = poll::<Reader<PRODUCT>>(Recording::parse(&exchange.to_string()), target("{}"));
     let error = result.expect_err("it is not a good answer");
     let failure = error.failure().clone();
-    (matches!(error, PollError::Permanent(_)), failure.code, failure.message)
+    (matches!(error, CallError::Permanent(_)), failure.code, failure.message)
 }
 
 /// Compares a failure: whether it is permanent, its code, and a part of its message.
@@ -185,11 +185,11 @@ impl Poller for Classifier {
     type Settings = NoSettings;
     const INFO: Info = Info { kind: "classifier", ..Info::SERVICE };
 
-    fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+    fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
         let response = http::Request::get("/cluster/ceph/status").send().expect("it is recorded");
         let error =
             read::<Value>(Product::Ve, "/cluster/ceph/status", &response, &text(&response)).expect_err("it is not 2xx");
-        Err(PollError::permanent(format!("{:?}", error.class), error.message))
+        Err(CallError::permanent(format!("{:?}", error.class), error.message))
     }
 }
 
@@ -224,7 +224,7 @@ fn list(body: &[u8]) -> Result<Vec<String>, &'static str> {
         type Settings = NoSettings;
         const INFO: Info = Info { kind: "lister", ..Info::SERVICE };
 
-        fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+        fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
             let response = http::Request::get("").send().expect("it is recorded");
             let items: Vec<String> = read(Product::Ve, "/names", &response, &text(&response))?;
             let mut report = Report::empty();

@@ -22,7 +22,7 @@ impl Notifier for Plugin {
         title: "{{title}}",
         version: env!("CARGO_PKG_VERSION"),
         summary: "Notifications for {{title}}",
-        needs_every_alert: false,
+        ..NotifierInfo::RECEIVER
     };
 
     fn secrets() -> Vec<SecretSpec> {
@@ -30,8 +30,8 @@ impl Notifier for Plugin {
         vec![SecretSpec::optional("token", "the token of the receiver, if it needs one")]
     }
 
-    fn send(channel: &Channel, settings: Settings, notification: &Notification) -> Result<(), SendError> {
-        let request = http::Request::post_json("", &body(channel, &settings, notification));
+    fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
+        let request = http::Request::post_json("", &body(&settings, notification));
         let request = match http::has_secret("token") {
             true => request.header("authorization", "Bearer ${secret.token}"),
             false => request,
@@ -46,9 +46,9 @@ polliwog_sdk::register_notifier!(Plugin);
 /// The text's limit in bytes.
 const LONGEST: usize = 4000;
 
-fn body(channel: &Channel, settings: &Settings, notification: &Notification) -> Value {
+fn body(settings: &Settings, notification: &Notification) -> Value {
     // `Message` has the texts of the built-in channels; `notification.alerts` has every fact.
-    let message = Message::of(channel, notification);
+    let message = Message::of(notification);
     json!({
         "room": settings.room,
         "title": message.title,
@@ -64,12 +64,12 @@ mod tests {
 
     #[test]
     fn a_notification_is_posted() {
-        let sent = body(&testing::channel(), &Settings::default(), &testing::notification(&[Event::Firing]));
+        let sent = body(&Settings::default(), &testing::notification(&[Event::Firing]));
         assert_eq!(sent["title"], "Critical: Database (Shop)");
         // A receiver that answers with an error.
         let recording = r#"[{"request": {"method": "POST", "url": ""}, "response": {"status": 503}}]"#;
         let recording = testing::Recording::parse(recording);
         let result = testing::send::<Plugin>(recording, testing::channel(), testing::notification(&[Event::Firing]));
-        assert!(matches!(result, Err(SendError::Transient(_))), "{result:?}");
+        assert!(matches!(result, Err(CallError::Transient(_))), "{result:?}");
     }
 }

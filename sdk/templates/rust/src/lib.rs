@@ -34,12 +34,12 @@ impl Poller for Queues {
         ..Info::SERVICE
     };
 
-    fn check(settings: &Settings) -> Vec<String> {
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
         let wrong = settings.warning > settings.critical;
-        wrong.then(|| "warning is above critical: swap them".to_owned()).into_iter().collect()
+        wrong.then(|| SettingsProblem::at("/warning", "it is above critical: swap them")).into_iter().collect()
     }
 
-    fn poll(_: &Target, settings: Settings) -> Result<Report, PollError> {
+    fn poll(_: &Endpoint, settings: Settings) -> Result<Report, CallError> {
         // Request the target's URL. Errors and statuses other than 2xx become failures.
         let response = http::get("")?;
         read(response.body(), &settings)
@@ -48,7 +48,7 @@ impl Poller for Queues {
 
 polliwog_sdk::register!(Queues);
 
-fn read(body: &[u8], settings: &Settings) -> Result<Report, PollError> {
+fn read(body: &[u8], settings: &Settings) -> Result<Report, CallError> {
     // Numbers, or numbers in quotes: real services send both.
     let queues: BTreeMap<String, lenient::Number> = json(body)?;
     let mut report = Report::empty();

@@ -64,8 +64,9 @@ fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
     };
     json!({
         "file": name, "verdict": "accepted", "kind": descriptor.kind.as_str(), "title": descriptor.title,
-        "version": descriptor.version, "summary": descriptor.summary,
-        "contract": format!("polliwog:poller@{}", plugin.contract_version()),
+        "version": descriptor.version, "summary": descriptor.summary, "homepage": descriptor.homepage,
+        "license": descriptor.license, "schemes": descriptor.schemes,
+        "contract": format!("polliwog:plugin@{}", plugin.contract_version()),
         "size": of_file["size"], "sha256": of_file["sha256"], "builtIn": built_in(Path::new(name)).is_some(),
         "compileMs": plugin.compile_time().map(|time| (time.as_secs_f64() * 1e4).round() / 10.0),
         "imports": plugin.imports(), "secrets": descriptor.secrets.iter().map(secret).collect::<Vec<_>>(),
@@ -87,8 +88,14 @@ fn readable(facts: &Value) -> String {
     let seconds = |key: &str| format!("{} s", facts[key].as_f64().unwrap_or_default() / 1000.0);
     let mut lines = vec![format!("{}: accepted", text("file"))];
     let mut line = |key: &str, value: String| lines.push(format!("  {key:<17} {value}"));
-    for key in ["kind", "role", "title", "version", "summary", "contract", "sha256"] {
-        line(key, text(key));
+    for key in ["kind", "role", "title", "version", "summary", "homepage", "license", "contract", "sha256"] {
+        if !facts[key].is_null() {
+            line(key, text(key));
+        }
+    }
+    let schemes: Vec<&str> = facts["schemes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !schemes.is_empty() {
+        line("URLs", schemes.join(", "));
     }
     line("size", bytes(facts["size"].as_u64().unwrap_or_default()));
     let earlier = || if facts["builtIn"] == true { "the build of Polliwog" } else { "an earlier run" }.to_owned();

@@ -40,7 +40,7 @@ pub(crate) fn new(name: &str, (language, is_notifier): (Language, bool)) -> anyh
             folder.display()
         );
     }
-    let world = if is_notifier { "notifier-plugin" } else { "plugin" };
+    let world = if is_notifier { "notifier-plugin" } else { "poller-plugin" };
     let project = Project { folder: &folder, kind: kind.as_str(), world };
     let written = project.copy(language, is_notifier);
     written.with_context(|| format!("writing the project {}", folder.display()))?;
@@ -64,9 +64,12 @@ pub(crate) fn wit(folder: &Path) -> anyhow::Result<u8> {
     project
         .copy_all(&CONTRACT, Path::new(""), Path::new(""))
         .with_context(|| format!("writing {}", folder.display()))?;
-    print(&format!("the contract, polliwog:poller@{}, is in {}", sandbox::CONTRACT_VERSIONS[0], folder.display()))?;
+    print(&format!("the contract, polliwog:plugin@{}, is in {}", sandbox::CONTRACT_VERSIONS[0], folder.display()))?;
     Ok(0)
 }
+
+/// The folder with the contract in a project whose tools read it.
+const DEPENDENCY: &str = "wit/deps/polliwog-plugin";
 
 /// Updates a project's copies of the SDK or helpers and of the contract. Other files stay unchanged.
 pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
@@ -78,6 +81,13 @@ pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
             folder.display()
         );
     };
+    if folder.join("wit/poller.wit").exists() {
+        anyhow::bail!(
+            "{} is a project for polliwog:poller@0.1, which came before polliwog:plugin@0.1: create a project of another name \
+             with `polliwog plugin new`, and move your code there",
+            folder.display()
+        );
+    }
     let project = Project { folder, kind: "", world: "" };
     let written = || format!("writing {}", folder.display());
     let helper = |file: &str| project.write(Path::new(file).file_name().unwrap_or_default(), template(file)?);
@@ -95,7 +105,7 @@ pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
             "polliwog.py and wit"
         }
     };
-    project.copy_all(&CONTRACT, Path::new(""), Path::new("wit")).with_context(written)?;
+    project.copy_contract(language).with_context(written)?;
     print(&format!("{what} are updated to polliwog {}; build and test again", env!("CARGO_PKG_VERSION")))?;
     Ok(0)
 }
@@ -130,10 +140,26 @@ impl Project<'_> {
         if language == Language::Rust {
             self.copy_sdk()?;
         }
-        self.copy_all(&CONTRACT, Path::new(""), Path::new("wit"))
+        self.copy_contract(language)
+    }
+
+    /// Writes the contract to where the tools of the language find it. A project in Rust has it for reading only.
+    fn copy_contract(&self, language: Language) -> anyhow::Result<()> {
+        let place = Path::new(if language == Language::Rust { "wit" } else { DEPENDENCY });
+        self.remove(place)?;
+        self.copy_all(&CONTRACT, Path::new(""), place)
+    }
+
+    /// Removes a folder whose files are all from this program.
+    fn remove(&self, place: &Path) -> anyhow::Result<()> {
+        match fs::remove_dir_all(self.folder.join(place)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     fn copy_sdk(&self) -> anyhow::Result<()> {
+        self.remove(Path::new("polliwog-sdk/src"))?;
         self.copy_all(&SDK, Path::new(""), Path::new("polliwog-sdk/src"))?;
         self.write("polliwog-sdk/Cargo.toml", template("rust/sdk.Cargo.toml")?)?;
         self.write("polliwog-sdk/README.md", GUIDE)

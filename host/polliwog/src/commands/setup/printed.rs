@@ -222,8 +222,8 @@ fn shortened(text: &str) -> String {
     if plain.count() > LONGEST { shown + "…" } else { shown }
 }
 
-fn date(millis: u64) -> String {
-    let timestamp = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+fn date(millis: i64) -> String {
+    let timestamp = Timestamp::from_millisecond(millis).ok();
     timestamp.map_or_else(|| "an invalid date".to_owned(), |timestamp| timestamp.to_string()[..10].to_owned())
 }
 

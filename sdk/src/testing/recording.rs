@@ -1,0 +1,249 @@
+//! The format of recordings.
+
+use crate::bindings::polliwog::plugin::http as contract;
+use crate::{Endpoint, Label};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use contract::{Header, HttpErrorClass, Timing, TlsInfo};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Recorded exchanges, and the target of the recorded poll.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    exchanges: Vec<Exchange>,
+    /// `None` if the recording does not contain its target.
+    target: Option<RecordedTarget>,
+}
+
+/// The contents of a recording's file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum File {
+    Exchanges(Vec<Exchange>),
+    Whole(Box<Whole>),
+}
+
+/// The format of `polliwog poll --record`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whole {
+    #[expect(dead_code, reason = "for information")]
+    kind: String,
+    #[expect(dead_code, reason = "for information")]
+    #[serde(default)]
+    event: Option<String>,
+    target: RecordedTarget,
+    exchanges: Vec<Exchange>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RecordedTarget {
+    url: String,
+    #[serde(default)]
+    also: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    settings: serde_json::Value,
+    #[serde(default)]
+    secrets: Vec<String>,
+    now: i64,
+    timeout_ms: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Exchange {
+    pub request: RecordedRequest,
+    pub response: Option<RecordedResponse>,
+    pub error: Option<RecordedError>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordedRequest {
+    pub method: String,
+    pub url: String,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for information")]
+    pub headers: Vec<(String, String)>,
+    pub body: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RecordedResponse {
+    pub status: u16,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+    pub body: Option<String>,
+    body_base64: Option<String>,
+    #[serde(default)]
+    pub total_ms: f64,
+    pub tls: Option<RecordedTls>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RecordedTls {
+    fingerprint: String,
+    subject: String,
+    issuer: String,
+    not_before: i64,
+    not_after: i64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordedError {
+    #[serde(default)]
+    pub class: RecordedClass,
+    pub code: String,
+    pub message: String,
+    pub retryable: bool,
+}
+
+/// The names of the classes in a file.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RecordedClass {
+    Refused,
+    NameLookup,
+    ConnectionRefused,
+    ConnectionFailed,
+    Certificate,
+    Protocol,
+    Closed,
+    Timeout,
+    CallOver,
+    BodyTooLarge,
+    /// A recording of a replay.
+    NotRecorded,
+    #[default]
+    Other,
+}
+
+impl From<RecordedClass> for HttpErrorClass {
+    fn from(class: RecordedClass) -> Self {
+        match class {
+            RecordedClass::Refused => Self::Refused,
+            RecordedClass::NameLookup => Self::NameLookup,
+            RecordedClass::ConnectionRefused => Self::ConnectionRefused,
+            RecordedClass::ConnectionFailed => Self::ConnectionFailed,
+            RecordedClass::Certificate => Self::Certificate,
+            RecordedClass::Protocol => Self::Protocol,
+            RecordedClass::Closed => Self::Closed,
+            RecordedClass::Timeout => Self::Timeout,
+            RecordedClass::CallOver => Self::CallOver,
+            RecordedClass::BodyTooLarge => Self::BodyTooLarge,
+            RecordedClass::NotRecorded | RecordedClass::Other => Self::Other,
+        }
+    }
+}
+
+impl Recording {
+    /// Parses a recording.
+    ///
+    /// # Panics
+    /// Panics if the text is not a recording, because this is for tests.
+    pub fn parse(text: &str) -> Self {
+        let (exchanges, target) = match serde_json::from_str(text) {
+            Ok(File::Exchanges(exchanges)) => (exchanges, None),
+            Ok(File::Whole(whole)) => (whole.exchanges, Some(whole.target)),
+            Err(error) => panic!("this is not a recording: {error}"),
+        };
+        for exchange in &exchanges {
+            let one = exchange.response.is_some() != exchange.error.is_some();
+            assert!(one, "{}: an exchange must have either a response or an error", exchange.request.url);
+        }
+        Self { exchanges, target }
+    }
+
+    /// Returns the target of the recorded poll, or [`target`] if the recording does not contain one.
+    pub fn target(&self) -> Endpoint {
+        let plain = target("{}");
+        let Some(recorded) = self.target.clone() else { return plain };
+        let settings = if recorded.settings.is_null() { plain.settings } else { recorded.settings.to_string() };
+        let labels = recorded.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+        Endpoint {
+            url: recorded.url,
+            also: recorded.also,
+            labels,
+            settings,
+            secrets: recorded.secrets,
+            timeout_ms: recorded.timeout_ms,
+            ..plain
+        }
+    }
+
+    /// Returns the time of the recorded poll.
+    pub(super) fn now(&self) -> Option<i64> {
+        self.target.as_ref().map(|target| target.now)
+    }
+
+    pub(super) fn exchanges(&self) -> &[Exchange] {
+        &self.exchanges
+    }
+
+    /// Creates a recording of one GET request to the target's URL, answered with status 200 and this body.
+    pub fn of_body(body: impl AsRef<[u8]>) -> Self {
+        let exchange = Exchange {
+            request: RecordedRequest { method: "GET".to_owned(), url: String::new(), headers: Vec::new(), body: None },
+            response: Some(RecordedResponse {
+                status: 200,
+                reason: "OK".to_owned(),
+                headers: Vec::new(),
+                body: None,
+                body_base64: Some(STANDARD.encode(body)),
+                total_ms: 1.0,
+                tls: None,
+            }),
+            error: None,
+        };
+        Self { exchanges: vec![exchange], target: None }
+    }
+}
+
+impl From<RecordedResponse> for contract::Response {
+    fn from(response: RecordedResponse) -> Self {
+        let body = match (response.body, response.body_base64) {
+            (Some(text), _) => text.into_bytes(),
+            (None, Some(encoded)) => STANDARD.decode(encoded).unwrap_or_else(|error| panic!("bodyBase64: {error}")),
+            (None, None) => Vec::new(),
+        };
+        let total_ms = response.total_ms;
+        Self {
+            status: response.status,
+            reason: response.reason,
+            headers: response.headers.into_iter().map(|(name, value)| Header { name, value }).collect(),
+            body,
+            timing: Timing { dns_ms: 0.0, connect_ms: 0.0, tls_ms: 0.0, first_byte_ms: total_ms, total_ms },
+            tls: response.tls.map(|tls| TlsInfo {
+                fingerprint: tls.fingerprint,
+                subject: tls.subject,
+                issuer: tls.issuer,
+                not_before: tls.not_before,
+                not_after: tls.not_after,
+            }),
+        }
+    }
+}
+
+/// Creates a target with these settings (JSON text) and the URL `http://127.0.0.1:8080/`.
+pub fn target(settings: &str) -> Endpoint {
+    Endpoint {
+        id: "test".to_owned(),
+        name: "Test".to_owned(),
+        url: "http://127.0.0.1:8080/".to_owned(),
+        also: Vec::new(),
+        labels: Vec::new(),
+        settings: settings.to_owned(),
+        secrets: Vec::new(),
+        timeout_ms: 10_000,
+        extra: Vec::new(),
+    }
+}
