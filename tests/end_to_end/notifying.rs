@@ -113,10 +113,17 @@ fn a_notification_is_tried_again_in_order_and_given_up_when_it_is_refused() {
     fs::remove_file(&broken).unwrap();
     // Not later than its end: the order of one alert is kept.
     let over = || deliveries(&host, "state=undeliverable");
-    let retry = found[0]["number"].to_string();
+    let number = &found[0]["number"];
+    let retry = number.to_string();
     for attempts in 1..3 {
-        until("the next attempt waits", waiting, |all| all.first().is_some_and(|found| found["attempts"] == attempts));
-        assert_eq!(host.command(&folder, &["channel", "retry", &retry]).0, 0);
+        let is_next = |next: &Value| next["attempts"] == attempts && next["number"] == *number;
+        let is_seen = |all: &Vec<Value>| all.is_empty() || all.first().is_some_and(is_next);
+        // A slow machine may come when the host has tried again.
+        if until("the next attempt waits", waiting, is_seen).is_empty() {
+            break;
+        }
+        let (code, _, why) = host.command(&folder, &["channel", "retry", &retry]);
+        assert!(code == 0 || why.contains("was delivered already"), "{why}");
     }
     let lost = until("the end is refused", over, |all| !all.is_empty());
     assert!(lost[0]["error"].as_str().unwrap().contains("no_payload"), "{lost:?}");
