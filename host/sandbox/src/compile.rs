@@ -31,12 +31,15 @@ use wasmtime::Engine;
 pub(crate) const MAX_FILE_BYTES: usize = 64 << 20;
 /// Address space of the child in bytes. A Python plugin of 18 MB needs between 256 MiB and 1 GiB.
 const MEMORY: u64 = 1 << 30;
-/// CPU seconds after which the child gets SIGXCPU.
-const CPU_SOFT: u64 = 60;
-/// CPU seconds after which the child gets SIGKILL.
-const CPU_HARD: u64 = 65;
-/// Wall-clock limit of the child. On busy cores it takes a multiple of its CPU time.
-const WALL: Duration = Duration::from_secs(240);
+/// CPU seconds that the child has for a plugin of any size.
+const CPU: u64 = 60;
+/// CPU seconds that it has in addition for each started megabyte of the plugin. A JavaScript plugin of 12 MB takes
+/// between 20 s and 80 s on servers, and a multiple of that on a single-board computer.
+const CPU_PER_MEGABYTE: u64 = 20;
+/// CPU seconds after its limit, and SIGXCPU, after which the child gets SIGKILL.
+const CPU_GRACE: u64 = 5;
+/// Wall-clock limit of the child, as a multiple of its CPU limit. On busy cores it takes a multiple of its CPU time.
+const WALL_PER_CPU: u64 = 4;
 /// Maximum size of the machine code in bytes. A JavaScript plugin of 12 MB has 36 MB of machine code.
 const CODE: u64 = 512 << 20;
 /// Maximum number of file descriptors of the child.
@@ -216,13 +219,15 @@ impl Compiler {
             tokio::join!(feed, listen);
             (child.wait().await, text)
         };
-        match timeout(WALL, ended).await {
-            Ok((Ok(status), stderr)) => verdict(status, &String::from_utf8_lossy(&stderr)),
+        let cpu = cpu_limit(bytes.len());
+        let wall = Duration::from_secs(WALL_PER_CPU * cpu);
+        match timeout(wall, ended).await {
+            Ok((Ok(status), stderr)) => verdict(status, &String::from_utf8_lossy(&stderr), cpu),
             Ok((Err(error), _)) => Err(failed(error)),
             Err(_) => {
                 let why = format!(
                     "compiling did not finish within {} s: this machine is busy; Polliwog will try again",
-                    WALL.as_secs()
+                    wall.as_secs()
                 );
                 Err(Refusal::transient("not_compiled", why))
             }
@@ -234,15 +239,20 @@ fn too_much(what: &str) -> Refusal {
     Refusal::stored("compile_limit", format!("compiling it took more than {what}: reduce its size"))
 }
 
-/// Converts the exit status and stderr of the child.
-fn verdict(status: ExitStatus, stderr: &str) -> Result<(), Refusal> {
+/// Returns the CPU seconds that compiling a plugin of `size` bytes may take.
+fn cpu_limit(size: usize) -> u64 {
+    CPU + CPU_PER_MEGABYTE * size.div_ceil(1_000_000) as u64
+}
+
+/// Converts the exit status and stderr of the child, whose limit was `cpu` seconds of CPU time.
+fn verdict(status: ExitStatus, stderr: &str, cpu: u64) -> Result<(), Refusal> {
     let reason = clean(stderr.lines().next().unwrap_or_default(), 512);
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
         (Some(code), _) if code == i32::from(NOT_VALID) => {
             Err(Refusal::stored("not_valid", format!("it does not compile: {reason}: build it again or copy it again")))
         }
-        (_, Some(signal)) if signal == Signal::XCPU.as_raw() => Err(too_much(&format!("{CPU_SOFT} s of CPU time"))),
+        (_, Some(signal)) if signal == Signal::XCPU.as_raw() => Err(too_much(&format!("{cpu} s of CPU time"))),
         (_, Some(signal)) if signal == Signal::KILL.as_raw() => Err(Refusal::transient(
             "not_compiled",
             "another process killed the compiler, most likely because this machine has too little memory; Polliwog will \
@@ -286,15 +296,22 @@ fn compile(input: impl Read, mut output: impl Write) -> Result<(), Fault> {
     limit_resources().map_err(host("setting limits"))?;
     let mut bytes = Vec::new();
     input.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(host("reading the plugin"))?;
+    limit_cpu(bytes.len()).map_err(host("setting limits"))?;
     let backtrace = std::env::var_os(SOURCE_LINES).map_or(Backtrace::Functions, |_| Backtrace::SourceLines);
     let code = machine_code::compile(&bytes, backtrace).map_err(Fault::Plugin)?;
     output.write_all(&code).and_then(|()| output.flush()).map_err(host("writing the machine code"))
 }
 
+fn limit_cpu(size: usize) -> io::Result<()> {
+    let limit = cpu_limit(size);
+    Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(limit), maximum: Some(limit + CPU_GRACE) })?)
+}
+
 fn limit_resources() -> io::Result<()> {
+    // The size of the plugin is not known yet, and a limit can only be lowered.
+    limit_cpu(MAX_FILE_BYTES + 1)?;
     let limits = [
         (Resource::As, (MEMORY, MEMORY)),
-        (Resource::Cpu, (CPU_SOFT, CPU_HARD)),
         (Resource::Fsize, (CODE, CODE)),
         (Resource::Core, (0, 0)),
         (Resource::Nofile, (DESCRIPTORS, DESCRIPTORS)),
@@ -317,7 +334,8 @@ mod tests {
 
     #[test]
     fn exit_status_of_the_child_determines_the_refusal() {
-        let ended = |raw: i32, stderr: &str| verdict(ExitStatus::from_raw(raw), stderr).map_err(|refusal| refusal.code);
+        let ended =
+            |raw: i32, stderr: &str| verdict(ExitStatus::from_raw(raw), stderr, 60).map_err(|refusal| refusal.code);
         let cases = [
             (0, "", Ok(())),
             (2 << 8, "unexpected end", Err("not_valid")),
@@ -330,6 +348,14 @@ mod tests {
         ];
         for (raw, stderr, expected) in cases {
             assert_eq!(ended(raw, stderr), expected, "{raw} {stderr}");
+        }
+    }
+
+    #[test]
+    fn a_large_plugin_may_take_longer_to_compile() {
+        let cases = [(0, 60), (1, 80), (1_000_000, 80), (1_000_001, 100), (12_300_000, 320), (20_500_000, 480)];
+        for (size, seconds) in cases {
+            assert_eq!(cpu_limit(size), seconds, "{size}");
         }
     }
 }
