@@ -402,15 +402,16 @@ pub mod polliwog {
                 pub id: _rt::String,
                 /// The display name. At most 256 bytes.
                 pub name: _rt::String,
-                /// As configured: scheme, host and port, with an optional path and query. Never user information. The URL of a
-                /// channel can contain `${secret.NAME}` in its path.
+                /// As configured: scheme, host and port, with an optional path and query. Never user information. Secrets in the
+                /// URL of a channel are references, as in `settings`.
                 pub url: _rt::String,
                 /// Other origins of the same service, for example the members of a cluster, in the operator's order of
                 /// preference. They have the same scheme as `url`.
                 pub also: _rt::Vec<_rt::String>,
                 /// The operator's labels.
                 pub labels: _rt::Vec<Label>,
-                /// The operator's settings: a JSON object, valid for `descriptor.settings-schema`.
+                /// The operator's settings: a JSON object, valid for `descriptor.settings-schema`, with references in place of
+                /// `${secret.NAME}` and `${basic.NAME}` (see `http`).
                 pub settings: Json,
                 /// Names of the configured secrets.
                 pub secrets: _rt::Vec<_rt::String>,
@@ -469,9 +470,18 @@ pub mod polliwog {
         ///
         /// # Secrets
         ///
-        /// The plugin never sees the value of a secret. The host replaces `${secret.NAME}` in header values and in the body by a
-        /// secret, and `${basic.NAME}` in header values by the base64 of a secret of the form `user:password`. In requests of a
-        /// notifier, it replaces `${secret.NAME}` in the path as well.
+        /// The plugin never sees the value of a secret. It writes a *reference*, which the host replaces when it sends the
+        /// request:
+        ///
+        /// | reference to | where | value |
+        /// |---|---|---|
+        /// | `secret.NAME` | header values, body; path and query of a channel's requests | the secret or captured value |
+        /// | `basic.NAME` | header values | base64 of a secret of the form `user:password` |
+        ///
+        /// `reference` returns a reference. In settings and in the URLs of channels operators write `${secret.NAME}` or
+        /// `${basic.NAME}` (and `$${` for the text `${`): the host puts references in their place before the call. A reference
+        /// consists of letters, digits, `.`, `_` and `-`, which all encodings of text leave as they are, and contains a random
+        /// number of the call, so that text of a server or an alert that looks like one is only text.
         ///
         /// A log-in's response can be captured in the same way: the host keeps the captured value as a secret of this endpoint. In
         /// a response, asterisks replace secrets, and each captured value at the place where it was found.
@@ -911,6 +921,48 @@ pub mod polliwog {
                 }
             }
             impl ::core::error::Error for HttpError {}
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns a reference to "secret.NAME" or "basic.NAME". It is valid in this call only. A request with a reference to a
+            /// secret that does not exist fails with the code "secret_unknown".
+            #[allow(async_fn_in_trait)]
+            pub fn reference(name: &str) -> _rt::String {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/http@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "reference"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = *ptr1.add(0).cast::<*mut u8>();
+                    let l4 = *ptr1
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len5 = l4;
+                    let bytes5 = _rt::Vec::from_raw_parts(l3.cast(), len5, len5);
+                    let result6 = _rt::string_lift(bytes5);
+                    result6
+                }
+            }
             #[allow(unused_unsafe, clippy::all)]
             /// Returns whether the secret of this name is configured, or captured and not expired.
             #[allow(async_fn_in_trait)]
@@ -2101,7 +2153,7 @@ pub mod exports {
                 /// A secret that the plugin can use in requests. The operator configures its value, which the plugin never sees.
                 #[derive(Clone, PartialEq)]
                 pub struct SecretSpec {
-                    /// The NAME in `${secret.NAME}`: letters, digits, `_` and `-`. At most 64 bytes.
+                    /// The NAME in `secret.NAME`: letters, digits, `_` and `-`. At most 64 bytes.
                     pub name: _rt::String,
                     /// Its purpose, and the rights that it needs. At most 1 KiB.
                     pub description: _rt::String,
@@ -7352,6 +7404,13 @@ mod _rt {
         }
     }
     pub use alloc_crate::string::String;
+    pub unsafe fn string_lift(bytes: Vec<u8>) -> String {
+        if cfg!(debug_assertions) {
+            String::from_utf8(bytes).unwrap()
+        } else {
+            unsafe { String::from_utf8_unchecked(bytes) }
+        }
+    }
     pub unsafe fn bool_lift(val: u8) -> bool {
         if cfg!(debug_assertions) {
             match val {
@@ -7364,13 +7423,6 @@ mod _rt {
         }
     }
     pub use alloc_crate::alloc;
-    pub unsafe fn string_lift(bytes: Vec<u8>) -> String {
-        if cfg!(debug_assertions) {
-            String::from_utf8(bytes).unwrap()
-        } else {
-            unsafe { String::from_utf8_unchecked(bytes) }
-        }
-    }
     pub unsafe fn cabi_dealloc(ptr: *mut u8, size: usize, align: usize) {
         if size == 0 {
             return;
@@ -7433,8 +7485,8 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1881] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb8\x0d\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1906] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd1\x0d\x01A\x02\x01\
 A\x0c\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
 e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\
 \x01\x01\x01@\x03\x03keys\x05value\x02\x06ttl-msy\0\x05\x04\0\x03set\x01\x06\x01\
@@ -7449,7 +7501,7 @@ anent\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\x01r\x09\x02ids\x04names
 \x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpolliwog:plugin/types@0.1.0\x05\
 \x01\x02\x03\0\x01\x0ctimestamp-ms\x01B\x04\x02\x03\x02\x01\x02\x04\0\x0ctimesta\
 mp-ms\x03\0\0\x01@\0\0\x01\x04\0\x03now\x01\x02\x03\0\x1bpolliwog:plugin/clock@0\
-.1.0\x05\x03\x02\x03\0\x01\x05extra\x01B,\x02\x03\x02\x01\x02\x04\0\x0ctimestamp\
+.1.0\x05\x03\x02\x03\0\x01\x05extra\x01B.\x02\x03\x02\x01\x02\x04\0\x0ctimestamp\
 -ms\x03\0\0\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x02\x01m\x07\x03get\x04head\
 \x04post\x03put\x05patch\x06delete\x07options\x04\0\x06method\x03\0\x04\x01r\x02\
 \x04names\x05values\x04\0\x06header\x03\0\x06\x01m\x03\x03raw\x04form\x04json\x04\
@@ -7466,15 +7518,16 @@ response\x03\0\x1b\x01m\x0b\x07refused\x0bname-lookup\x12connection-refused\x11c
 onnection-failed\x0bcertificate\x08protocol\x06closed\x07timeout\x09call-over\x0e\
 body-too-large\x05other\x04\0\x10http-error-class\x03\0\x1d\x01r\x04\x05class\x1e\
 \x04codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\x03\0\x1f\x01@\x01\x04\
-names\0\x7f\x04\0\x0ahas-secret\x01!\x01@\x01\x04names\x01\0\x04\0\x0dforget-sec\
-ret\x01\"\x01j\x01\x1c\x01\x20\x01@\x01\x07request\x15\0#\x04\0\x05fetch\x01$\x01\
-p\x15\x01p#\x01@\x01\x08requests%\0&\x04\0\x09fetch-all\x01'\x03\0\x1apolliwog:p\
-lugin/http@0.1.0\x05\x05\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05\
-error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05wr\
-ite\x01\x02\x03\0\x19polliwog:plugin/log@0.1.0\x05\x06\x04\07polliwog:sdk/everyt\
-hing-with-all-of-its-exports-removed\x04\0\x0b0\x01\0*everything-with-all-of-its\
--exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-componen\
-t\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+names\0s\x04\0\x09reference\x01!\x01@\x01\x04names\0\x7f\x04\0\x0ahas-secret\x01\
+\"\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x01#\x01j\x01\x1c\x01\x20\x01@\
+\x01\x07request\x15\0$\x04\0\x05fetch\x01%\x01p\x15\x01p$\x01@\x01\x08requests&\0\
+'\x04\0\x09fetch-all\x01(\x03\0\x1apolliwog:plugin/http@0.1.0\x05\x05\x01B\x04\x01\
+m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\
+\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x19polliwog:plugin/\
+log@0.1.0\x05\x06\x04\07polliwog:sdk/everything-with-all-of-its-exports-removed\x04\
+\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\
+\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61\
+.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -51,20 +51,20 @@ impl Request {
         headers.into_iter().fold(plain, |request, (name, value)| request.header(name, value))
     }
 
-    /// Creates a POST request with a JSON body. The host replaces `${secret.NAME}` in it.
+    /// Creates a POST request with a JSON body. The host replaces references to secrets in it: see [`secret`].
     pub fn post_json(path: impl Into<String>, body: &serde_json::Value) -> Self {
         let plain = Self::new(Method::Post, path).header("content-type", "application/json");
         plain.body(body.to_string(), BodyEncoding::Json)
     }
 
-    /// Adds a header. The host replaces `${secret.NAME}` and `${basic.NAME}` in the value.
+    /// Adds a header. The host replaces references to secrets in the value: see [`secret`] and [`basic`].
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.headers.push(Header { name: name.into(), value: value.into() });
         self
     }
 
-    /// Sets the body. The host replaces `${secret.NAME}` in it and escapes the secret for `encoding`.
+    /// Sets the body. The host replaces references to secrets in it, and escapes their values for `encoding`.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>, encoding: BodyEncoding) -> Self {
         self.0.body = Some(body.into());
@@ -72,8 +72,8 @@ impl Request {
         self
     }
 
-    /// Captures a part of a 2xx response as `${secret.NAME}`, for this target and this version of the plugin. The host
-    /// stores it for `ttl`, at most a day. The plugin sees asterisks instead. See [`has_secret`] and
+    /// Captures a part of a 2xx response as a secret of this name, for this target and this version of the plugin. The
+    /// host stores it for `ttl`, at most a day. The plugin sees asterisks instead. See [`has_secret`] and
     /// [`forget_secret`].
     #[must_use]
     pub fn capture(mut self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
@@ -191,6 +191,38 @@ pub fn get(path: impl Into<String>) -> Result<Response, CallError> {
 /// [`Request::send_cached`]. Fails if there is no 2xx response.
 pub fn get_cached(path: impl Into<String>, ttl: Duration) -> Result<Response, CallError> {
     Request::get(path).send_cached(ttl).map_err(CallError::from)?.success()
+}
+
+/// Returns a reference to a secret, which the host replaces by the value when it sends the request: in a header, in a
+/// body, and in the path of a notifier's request. It is valid in this call only.
+///
+/// ```
+/// # use polliwog_sdk::http::{Request, secret};
+/// let request = Request::get("/status").header("authorization", format!("Bearer {}", secret("token")));
+/// ```
+pub fn secret(name: &str) -> String {
+    transport::reference(&format!("secret.{name}"))
+}
+
+/// Returns a reference to the base64 of a secret of the form `user:password`, for a header.
+///
+/// ```
+/// # use polliwog_sdk::http::{Request, basic};
+/// let request = Request::get("/status").header("authorization", format!("Basic {}", basic("login")));
+/// ```
+pub fn basic(name: &str) -> String {
+    transport::reference(&format!("basic.{name}"))
+}
+
+/// Returns a text in which references are the same in each call, to compare or hash it: settings and headers with
+/// references differ from call to call.
+pub fn stable(text: &str) -> String {
+    const NAME: &str = "secret.x";
+    let sample = transport::reference(NAME);
+    match sample.strip_suffix('.').and_then(|sample| sample.strip_suffix(NAME)) {
+        Some(mark) if text.contains(mark) => text.replace(mark, ""),
+        _ => text.to_owned(),
+    }
 }
 
 /// Returns whether a secret is configured, or was captured and has not expired.

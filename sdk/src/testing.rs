@@ -215,6 +215,11 @@ pub(crate) fn fetch_all(requests: &[contract::Request]) -> Vec<Result<contract::
     requests.iter().map(fetch).collect()
 }
 
+/// A reference as recordings have it.
+pub(crate) fn reference(name: &str) -> String {
+    format!("${{{name}}}")
+}
+
 pub(crate) fn forget_secret(name: &str) {
     with_replay(|replay| replay.secrets.retain(|known| known != name));
 }

@@ -129,6 +129,10 @@ impl WasiView for State {
 impl types::Host for State {}
 
 impl http::Host for State {
+    async fn reference(&mut self, name: String) -> wasmtime::Result<String> {
+        Ok(name)
+    }
+
     async fn has_secret(&mut self, _: String) -> wasmtime::Result<bool> {
         Ok(false)
     }

@@ -288,10 +288,7 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
         output(&folder, &["check"])
     };
     for (config, expected) in [
-        (
-            http("headers = { x-api-key = \"${secret.key}\" }"),
-            "uses the secret \"key\", which this target does not have",
-        ),
+        (http("headers = { x-api-key = \"${secret.key}\" }"), "headers.x-api-key: there is no secret"),
         (http("headers = { \"x y\" = \"a\" }"), "\"x y\" is not the name of a header"),
         (http("headers = { xy = \"a\\nb: c\" }"), "line break or control character"),
         (http("headers = { Host = \"shop.example\" }"), "host_header"),
@@ -328,8 +325,11 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
     }
     // A problem of one target does not hide the refused request of another.
     let other = target("settings = { colour = 1 }").replace("\"a\"", "\"b\"");
-    let (_, both, _) = checked(&format!("{}\n{other}", http("headers = { x-api-key = \"${secret.key}\" }")));
-    assert!(both.contains("uses the secret") && both.contains("colour") && both.contains("2 problems"), "{both}");
+    let (_, both, _) = checked(&format!("{}\n{other}", http("headers = { \"x y\" = \"a\" }")));
+    assert!(
+        both.contains("is not the name of a header") && both.contains("colour") && both.contains("2 problems"),
+        "{both}"
+    );
     // All problems of a target are reported together.
     let broken = target("").replace("http://127.0.0.1:1/x", "nas.lan:8080").replace("\"http\"", "\"htpp\"");
     let (_, both, _) = checked(&format!("{broken}{}", target("").replace("\"http\"", "\"pvee\"")));

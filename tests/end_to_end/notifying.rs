@@ -287,7 +287,7 @@ fn a_configuration_with_wrong_channels_is_refused_with_its_places() {
         (channel("webhook", "settings = { template = \"{{ title\" }\n"), "polliwog.toml:9: "),
         (
             channel("webhook", "settings = { headers = { a = \"${secret.no}\" } }\n"),
-            "its first notification would fail",
+            "settings: headers.a: there is no secret \"no\"",
         ),
         (
             channel("webhook", "[[route]]\nmatch = { target = \"~a\" }\nchannels = [\"ops\"]\n"),

@@ -139,6 +139,7 @@ fn session(urls: &[&str], reach: Reach, answers: &[(&str, Vec<Vec<SocketAddr>>)]
         secrets: Secrets::default(),
         narrowing: Narrowing::default(),
         host: None,
+        reference_in_base: None,
         expands_path: false,
     };
     let limits = Limits { requests: 10, body: 1 << 20, bodies: 1 << 20 };

@@ -4,7 +4,7 @@ use crate::alerts::{matchers, report_count};
 use crate::reader::{Notes, Section, suggestion, text, words};
 use crate::target_config::TargetConfig;
 use crate::target_parts::{secrets, tls};
-use crate::targets::{TIMEOUT, settings};
+use crate::targets::{TIMEOUT, note_references, settings};
 use crate::value::{Entry, Node, Value, parse_duration};
 use egress::Origin;
 use model::{Kind, TargetId};
@@ -86,7 +86,7 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
     let line = section.line("name");
     section.finish();
     let channel = TargetConfig::new(name?, kind?, url?.0);
-    Some(TargetConfig {
+    let channel = TargetConfig {
         tls,
         timeout,
         secrets,
@@ -96,7 +96,9 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
         setting_lines,
         is_channel: true,
         ..channel
-    })
+    };
+    note_references(notes, &channel);
+    Some(channel)
 }
 
 /// The names of all channels, also of those that are not valid.

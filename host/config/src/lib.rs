@@ -22,6 +22,7 @@ mod places;
 mod proxy;
 mod reader;
 mod reference;
+mod secret_references;
 mod shared_secret;
 mod status_page;
 mod target_config;

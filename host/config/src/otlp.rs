@@ -102,9 +102,7 @@ fn wrong_header(name: &str, value: &str, secrets: &BTreeMap<String, SecretSource
     if let Err(why) = egress::settable_header(name, value) {
         return Some(why);
     }
-    let references = value.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
-    let mut unknown = references.filter(|(_, name)| !secrets.contains_key(*name));
-    unknown.next().map(|(_, name)| format!("there is no secret {name:?} in [otlp]"))
+    egress::reference_problems(value, |name| secrets.contains_key(name)).into_iter().next()
 }
 
 #[cfg(test)]
@@ -144,7 +142,7 @@ mod tests {
             ("[otlp]\nurl = \"http://a\"\nheaders = { \"a b\" = \"c\" }", "is not the name of a header"),
             ("[otlp]\nurl = \"http://a\"\nheaders = { Host = \"c\" }", "the header host is set by Polliwog itself"),
             ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"b\\nc\" }", "has a line break"),
-            ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"${secret.t}\" }", "there is no secret \"t\" in [otlp]"),
+            ("[otlp]\nurl = \"http://a\"\nheaders = { a = \"${secret.t}\" }", "there is no secret \"t\""),
             ("[otlp]\nurl = \"http://a\"\nintervall = \"1s\"", "unknown key"),
             ("otlp = 3", "p.toml:1: otlp is written as [otlp]"),
         ] {

@@ -2,6 +2,7 @@
 
 use crate::alerts::target_alerts;
 use crate::reader::{Notes, Section, interval, text};
+use crate::secret_references;
 use crate::shared_secret::Permitted;
 use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_of};
 use crate::target_parts::{also, secrets, shared_secrets, tls};
@@ -122,10 +123,20 @@ pub(crate) fn target(
         setting_lines,
         ..plain
     };
+    note_references(notes, &target);
     for (place, why) in target.apply(notes.overrides, scheduler) {
         notes.note(place.unwrap_or_else(|| format!("{}:{line}", notes.file)), why);
     }
     Some(target)
+}
+
+/// Notes the problems of references to secrets.
+pub(crate) fn note_references(notes: &Notes<'_>, target: &TargetConfig) {
+    for (setting, why) in secret_references::problems(target) {
+        let line = target.line_of(setting.as_deref());
+        let of = setting.map_or_else(|| "url".to_owned(), |setting| format!("settings: {setting}"));
+        notes.at(line, format!("{} {:?}: {of}: {why}", target.noun(), target.id));
+    }
 }
 
 fn host_header(value: &Value) -> Result<String, String> {

@@ -172,6 +172,8 @@ pub struct Grant {
     /// The value of the `Host` header for requests to the target's own origin. `None` sends the host of the URL. See
     /// [`host_header`].
     pub host: Option<String>,
+    /// The target's URL as its operator wrote it, if it refers to a secret. `None` stands for [`Self::base`].
+    pub reference_in_base: Option<String>,
     /// Whether the path of a request may contain secrets. The receivers of notifications identify their senders by it.
     pub expands_path: bool,
 }
@@ -194,7 +196,7 @@ impl Grant {
     /// Returns the grant of a target from the configuration file: its origins, at any address.
     pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
         let (reach, narrowing) = (Reach::Everywhere, Narrowing::default());
-        Self { base, origins, reach, secrets, narrowing, host: None, expands_path: false }
+        Self { base, origins, reach, secrets, narrowing, host: None, reference_in_base: None, expands_path: false }
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::cookie;
 use crate::message::Timing;
+use crate::references::unescaped;
 use crate::{Certificate, Error, ErrorClass, Request, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -178,7 +179,11 @@ impl Played {
 impl Player {
     /// Creates a player. Each exchange must have a response or an error, and an absolute URL.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
-        let exchanges = exchanges.into_iter().map(|exchange| PlayedExchange { exchange, used: false }).collect();
+        let played = |mut exchange: Exchange| {
+            exchange.request.url = unescaped(&exchange.request.url);
+            PlayedExchange { exchange, used: false }
+        };
+        let exchanges = exchanges.into_iter().map(played).collect();
         Self(Mutex::new(Played { exchanges, differences: Vec::new() }))
     }
 

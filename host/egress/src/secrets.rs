@@ -1,17 +1,18 @@
 //! Inserts secrets into requests.
 //!
-//! Header values may contain `${secret.NAME}` and `${basic.NAME}`. Bodies may contain `${secret.NAME}`.
+//! Header values may contain references to `secret.NAME` and `basic.NAME`, bodies and permitted paths to `secret.NAME`.
 
 use crate::Error;
 use crate::mask::{Masker, SHORTEST};
 use crate::message::BodyEncoding;
+use crate::references::{Part, Reference, References, Scheme};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Maximum number of references in one header or body.
+/// Maximum number of references in one header, body or path.
 const REFERENCES: usize = 16;
 
 /// Values of secrets by name.
@@ -97,6 +98,7 @@ fn check_characters(name: &str, value: &str) -> Result<(), InvalidSecret> {
 pub(crate) struct AvailableSecrets<'a> {
     pub operators: &'a Secrets,
     pub captured: &'a Values,
+    pub references: &'a References,
 }
 
 impl AvailableSecrets<'_> {
@@ -111,17 +113,16 @@ impl AvailableSecrets<'_> {
 
     /// Returns the names of the available secrets that a text refers to.
     pub(crate) fn named_in<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
-        let names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
-        let known = names.filter(|(scheme, name)| matches!(*scheme, "secret" | "basic") && self.value(name).is_some());
-        known.map(|(_, name)| name).take(REFERENCES)
+        let name = |part| if let Part::Reference(reference) = part { Some(reference.name) } else { None };
+        let names = self.references.parts(text).into_iter().filter_map(name);
+        names.filter(|name| self.value(name).is_some()).take(REFERENCES)
     }
 
     /// Returns a header value with its secrets inserted.
     pub(crate) fn expand_header(&self, value: &str) -> Result<String, Error> {
-        self.expand(value, |scheme, secret| match scheme {
-            "secret" => Some(secret.to_owned()),
-            "basic" => Some(STANDARD.encode(secret)),
-            _ => None,
+        self.expand(value, "a header", |scheme, secret| match scheme {
+            Scheme::Secret => Some(secret.to_owned()),
+            Scheme::Basic => Some(STANDARD.encode(secret)),
         })
     }
 
@@ -131,70 +132,37 @@ impl AvailableSecrets<'_> {
             Ok(text) => text,
             Err(error) => return Ok(error.into_bytes()),
         };
-        let expanded = self.expand(&text, |scheme, secret| (scheme == "secret").then(|| encoded(secret, encoding)))?;
-        Ok(expanded.into_bytes())
+        let render = |scheme, secret: &str| (scheme == Scheme::Secret).then(|| encoded(secret, encoding));
+        Ok(self.expand(&text, "its body", render)?.into_bytes())
     }
 
     /// Returns a path and query with its secrets inserted. A secret may contain several segments of the path, and no
     /// query.
     pub(crate) fn expand_path(&self, path_and_query: &str) -> Result<String, Error> {
-        let render = |scheme: &str, secret: &str| (scheme == "secret").then(|| in_path(secret));
-        self.expand(&references_in_path(path_and_query), render)
+        self.expand(path_and_query, "its path", |scheme, secret| (scheme == Scheme::Secret).then(|| in_path(secret)))
     }
 
-    /// Replaces each `${scheme.NAME}` for which `render` returns a value.
-    fn expand(&self, text: &str, render: impl Fn(&str, &str) -> Option<String>) -> Result<String, Error> {
+    /// Replaces each reference by the text that `render` returns. `of` names the text in errors.
+    fn expand(&self, text: &str, of: &str, render: impl Fn(Scheme, &str) -> Option<String>) -> Result<String, Error> {
+        let parts = self.references.parts(text);
+        if parts.iter().filter(|part| matches!(part, Part::Reference(_))).count() > REFERENCES {
+            return Err(Error::BadRequest(format!("{of} refers to secrets more than {REFERENCES} times")));
+        }
         let mut expanded = String::with_capacity(text.len());
-        let mut rest = text;
-        let mut references = 0;
-        while let Some(at) = rest.find("${") {
-            expanded.push_str(&rest[..at]);
-            rest = &rest[at..];
-            match reference(rest) {
-                Some((end, scheme, name)) => {
-                    references += 1;
-                    if references > REFERENCES {
-                        let why = format!("a header or its body refers to secrets more than {REFERENCES} times");
-                        return Err(Error::BadRequest(why));
-                    }
+        for part in parts {
+            match part {
+                Part::Text(text) => expanded.push_str(text),
+                Part::Reference(Reference { scheme, name }) => {
                     let value = self.value(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))?;
-                    match render(scheme, value.expose_secret()) {
-                        Some(value) => expanded.push_str(&value),
-                        None => expanded.push_str(&rest[..=end]),
-                    }
-                    rest = &rest[end + 1..];
-                }
-                None => {
-                    expanded.push_str("${");
-                    rest = &rest[2..];
+                    let rendered = render(scheme, value.expose_secret());
+                    expanded.push_str(&rendered.ok_or_else(|| {
+                        Error::BadRequest(format!("{of} refers to basic.{name}, which only a header can have"))
+                    })?);
                 }
             }
         }
-        expanded.push_str(rest);
         Ok(expanded)
     }
-}
-
-/// Returns a path and query with its references as they were written: a URL parser has replaced the braces of those in
-/// the path.
-pub(crate) fn references_in_path(path_and_query: &str) -> String {
-    let mut text = String::with_capacity(path_and_query.len());
-    let mut rest = path_and_query;
-    while let Some((before, after)) = rest.split_once("$%7B") {
-        let Some((name, behind)) = after.split_once("%7D") else { break };
-        text.push_str(&format!("{before}${{{name}}}"));
-        rest = behind;
-    }
-    text + rest
-}
-
-/// Parses the reference at the beginning of a text. Returns its end, scheme and name.
-fn reference(text: &str) -> Option<(usize, &str, &str)> {
-    /// Maximum length of a reference, so that the search for its end is bounded.
-    const LONGEST: usize = 256;
-    let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
-    let (scheme, name) = text[2..end].split_once('.')?;
-    matches!(scheme, "secret" | "basic").then_some((end, scheme, name))
 }
 
 /// Percent-encodes a text, except letters, digits, `-._~` and the bytes in `plain`.
@@ -237,8 +205,9 @@ mod tests {
 
     #[test]
     fn references_are_replaced_by_secrets() {
-        let operators = secrets();
-        let secrets = AvailableSecrets { operators: &operators, captured: &Values::new() };
+        let (operators, references) = (secrets(), References::default());
+        let secrets = AvailableSecrets { operators: &operators, captured: &Values::new(), references: &references };
+        let header = |text: &str| secrets.expand_header(&references.written(text));
         for (text, expected) in [
             ("plain", "plain"),
             ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),
@@ -246,19 +215,21 @@ mod tests {
             ("${other.x} ${ $ ${secret", "${other.x} ${ $ ${secret"),
             ("${secret.token}${secret.token}", "s3cr\"t &vals3cr\"t &val"),
         ] {
-            assert_eq!(secrets.expand_header(text).unwrap(), expected);
+            assert_eq!(header(text).unwrap(), expected);
+            assert_eq!(secrets.expand_header(text).unwrap(), text, "a plugin's own text has no references");
         }
-        assert_eq!(secrets.expand_header("${secret.missing}"), Err(Error::SecretUnknown("missing".to_owned())));
+        assert_eq!(header("${secret.missing}"), Err(Error::SecretUnknown("missing".to_owned())));
+        let body = |text: &str, encoding| secrets.expand_body(references.written(text).into_bytes(), encoding);
         for (encoding, expected) in [
-            (BodyEncoding::Raw, "p=s3cr\"t &val ${basic.login}"),
-            (BodyEncoding::Form, "p=s3cr%22t%20%26val ${basic.login}"),
-            (BodyEncoding::Json, "p=s3cr\\\"t &val ${basic.login}"),
+            (BodyEncoding::Raw, "p=s3cr\"t &val"),
+            (BodyEncoding::Form, "p=s3cr%22t%20%26val"),
+            (BodyEncoding::Json, "p=s3cr\\\"t &val"),
         ] {
-            let body = secrets.expand_body(b"p=${secret.token} ${basic.login}".to_vec(), encoding).unwrap();
-            assert_eq!(String::from_utf8(body).unwrap(), expected);
+            assert_eq!(String::from_utf8(body("p=${secret.token}", encoding).unwrap()).unwrap(), expected);
         }
+        assert_eq!(body("${basic.login}", BodyEncoding::Raw).unwrap_err().code(), "bad_request");
         assert_eq!(secrets.expand_body(vec![0xff, b'$'], BodyEncoding::Raw).unwrap(), vec![0xff, b'$']);
-        let many = |count: usize| secrets.expand_body("${secret.token}".repeat(count).into_bytes(), BodyEncoding::Raw);
+        let many = |count: usize| body(&"${secret.token}".repeat(count), BodyEncoding::Raw);
         assert!(many(REFERENCES).is_ok());
         assert_eq!(many(REFERENCES + 1).unwrap_err().code(), "bad_request");
     }
@@ -267,20 +238,23 @@ mod tests {
     fn references_in_a_path_are_replaced_by_segments() {
         let values = [("token", "123456:ABC-d"), ("path", "T00/B00/x?y z#%2F")];
         let values = values.map(|(name, value)| (name.to_owned(), SecretString::from(value)));
-        let operators = Secrets::new(values.into()).unwrap();
-        let secrets = AvailableSecrets { operators: &operators, captured: &Values::new() };
+        let (operators, references) = (Secrets::new(values.into()).unwrap(), References::default());
+        let secrets = AvailableSecrets { operators: &operators, captured: &Values::new(), references: &references };
+        let expanded = |url: &str| {
+            let (_, path) = crate::requested(&url::Url::parse(&references.written(url)).unwrap()).unwrap();
+            secrets.expand_path(&path)
+        };
         for (url, expected) in [
             ("http://a/plain?x=1", "/plain?x=1"),
             ("http://a/bot${secret.token}/send", "/bot123456:ABC-d/send"),
             ("http://a/services/${secret.path}", "/services/T00/B00/x%3Fy%20z%23%2F"),
-            ("http://a/${basic.token}", "/${basic.token}"),
             ("http://a/%7Bx%7D/$%7Bopen", "/%7Bx%7D/$%7Bopen"),
             ("http://a/?key=${secret.token}", "/?key=123456:ABC-d"),
         ] {
-            let (_, path) = crate::requested(&url::Url::parse(url).unwrap()).unwrap();
-            assert_eq!(secrets.expand_path(&path).unwrap(), expected, "{url}");
+            assert_eq!(expanded(url).unwrap(), expected, "{url}");
         }
-        assert_eq!(secrets.expand_path("/$%7Bsecret.no%7D"), Err(Error::SecretUnknown("no".to_owned())));
+        assert_eq!(expanded("http://a/${secret.no}"), Err(Error::SecretUnknown("no".to_owned())));
+        assert_eq!(expanded("http://a/${basic.token}").unwrap_err().code(), "bad_request");
     }
 
     #[test]

@@ -4,19 +4,19 @@ use crate::answer::{mask_error, mask_response};
 use crate::budget::{Bytes, Gauges, Slots, Sockets};
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce::{self, Coalescer};
-use crate::connect::{Destination, Resolve, SystemResolver};
+use crate::connect::{Resolve, SystemResolver};
 use crate::ended::Ended;
 use crate::exchange::{Common, Plan, Raw, Reading, exchange};
-use crate::grant::path_and_query;
-use crate::headers::header;
 use crate::message::{Request, Response, Timing};
+use crate::plan::{Shared, address, bad_path, plan};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
-use crate::secrets::{AvailableSecrets, references_in_path};
-use crate::{Error, ErrorClass, Grant, InvalidUrl, Origin, OriginGrant, Seen, requested};
+use crate::references::References;
+use crate::secrets::AvailableSecrets;
+use crate::{Error, ErrorClass, Grant, Seen, requested};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::header::{HOST, HeaderMap, HeaderValue};
+use hyper::header::HeaderValue;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,14 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
-use url::Url;
 
-/// Maximum number of headers of one request.
-const MAX_HEADERS: usize = 100;
-/// Maximum size of the header names and values of one request in bytes.
-const MAX_HEADER_BYTES: usize = 64 << 10;
-/// Maximum size of one request's body in bytes, with its secrets inserted.
-const MAX_BODY_BYTES: usize = 1 << 20;
 /// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
 const MAX_OWN_WAITING: usize = 10;
 /// Maximum size of all requests of one poll in bytes.
@@ -151,6 +144,7 @@ pub struct Session {
     /// Serialises the masking of answers.
     masking: tokio::sync::Mutex<()>,
     captured: Arc<Captured>,
+    references: References,
     tape: Tape,
 }
 
@@ -173,6 +167,7 @@ impl Session {
             secrets: Mutex::default(),
             masking: tokio::sync::Mutex::default(),
             captured: Arc::default(),
+            references: References::default(),
             tape: Tape::Off,
         }
     }
@@ -210,6 +205,18 @@ impl Session {
     /// Returns whether the operator configured a secret with this name, or it was captured and has not expired.
     pub fn has_secret(&self, name: &str) -> bool {
         self.grant.secrets.contains(name) || self.captured.valid().contains_key(name)
+    }
+
+    /// Returns the reference to `secret.NAME` or `basic.NAME`, for header values, bodies and permitted paths of the
+    /// requests of this session.
+    pub fn reference(&self, name: &str) -> String {
+        self.references.of(name)
+    }
+
+    /// Returns an operator's text with references in place of `${secret.NAME}` and `${basic.NAME}`, and `${` in place
+    /// of `$${`.
+    pub fn written(&self, text: &str) -> String {
+        self.references.written(text)
     }
 
     /// Deletes a captured secret.
@@ -252,7 +259,7 @@ impl Session {
             request.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()).into_iter().flat_map(names),
         );
         if self.grant.expands_path {
-            used.extend(names(&references_in_path(&self.recorded_url(request))));
+            used.extend(names(&self.requested_url(request)));
         }
         if !used.is_empty() {
             self.secrets.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
@@ -284,16 +291,31 @@ impl Session {
             // The request is refused unsent. It is not recorded, because a plugin may try this any number of times.
             return self.answer(request).await;
         }
-        let (place, recorded) = (recorder.place(), RecordedRequest::of(&request, url));
+        let (place, recorded) = (recorder.place(), self.recorded(&request, url));
         let result = self.answer(request).await;
         recorder.keep(place, recorded, &result);
         result
     }
 
+    /// The absolute URL of a request, with its references.
+    fn requested_url(&self, request: &Request) -> String {
+        let requested =
+            address((&self.grant, &self.references), &request.path).and_then(|url| requested(&url).map_err(bad_path));
+        requested.map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"))
+    }
+
     /// The URL of a request in a recording.
     fn recorded_url(&self, request: &Request) -> String {
-        let requested = address(&self.grant, &request.path).and_then(|url| requested(&url).map_err(bad_path));
-        requested.map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"))
+        self.references.shown(&self.requested_url(request))
+    }
+
+    /// A request in a recording: with `${secret.NAME}` in place of its references.
+    fn recorded(&self, request: &Request, url: String) -> RecordedRequest {
+        let shown = |(name, value): &(String, String)| (name.clone(), self.references.shown(value));
+        let headers = request.headers.iter().map(shown).collect();
+        let text = |body: &Vec<u8>| self.references.shown(&String::from_utf8_lossy(body)).into_bytes();
+        let body = request.body.as_ref().map(text);
+        RecordedRequest::of(&Request { headers, body, ..request.clone() }, url)
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Error> {
@@ -314,13 +336,14 @@ impl Session {
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
         let captured = self.captured.valid();
-        let known = AvailableSecrets { operators: &self.grant.secrets, captured: &captured };
+        let references = &self.references;
+        let known = AvailableSecrets { operators: &self.grant.secrets, captured: &captured, references };
         if !known.is_empty() {
             self.note_secrets(&request, &known);
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
         let is_replayed = matches!(self.tape, Tape::Replay(_));
-        let requested = is_replayed.then(|| RecordedRequest::of(&request, self.recorded_url(&request)));
+        let requested = is_replayed.then(|| self.recorded(&request, self.recorded_url(&request)));
         let plan = self.checked_plan(&known, request)?;
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let response = player.answer(&requested)?.replayed()?;
@@ -339,7 +362,8 @@ impl Session {
 
     /// Makes the plan of a request and counts its size.
     fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
-        let plan = plan(self, known, request).map_err(|error| match error {
+        let shared = Shared { grant: &self.grant, share: &self.share, reading: &self.reading };
+        let plan = plan(shared, known, request).map_err(|error| match error {
             Error::SecretUnknown(name) => match self.captured.missed(&name) {
                 Some(why) => Error::CaptureMissing { name, why },
                 None => Error::SecretUnknown(name),
@@ -401,75 +425,4 @@ impl Session {
 struct Times {
     start: Instant,
     timeout: Option<Duration>,
-}
-
-/// Checks a request against the grant and inserts its secrets.
-fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
-    let Session { grant, share, reading, .. } = session;
-    let url = address(grant, &request.path)?;
-    let path_and_query = path_and_query(&url);
-    grant.narrowing.check(request.method, &path_and_query)?;
-    let path_and_query = if grant.expands_path { known.expand_path(&path_and_query)? } else { path_and_query };
-    let OriginGrant { origin, tls } = granted(grant, &url)?;
-    if request.headers.len() > MAX_HEADERS {
-        let count = request.headers.len();
-        return Err(Error::BadRequest(format!("it has {count} headers, more than {MAX_HEADERS}")));
-    }
-    let mut headers = HeaderMap::new();
-    let mut bytes = 0;
-    for (name, value) in &request.headers {
-        let (name, value) = header(&grant.narrowing, known, name, value)?;
-        bytes += name.as_str().len() + value.len();
-        if bytes > MAX_HEADER_BYTES {
-            return Err(Error::BadRequest(format!("its headers are longer than {MAX_HEADER_BYTES} bytes in total")));
-        }
-        headers.append(name, value);
-    }
-    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == *origin)) {
-        let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
-        headers.insert(HOST, value);
-    }
-    let body = match request.body {
-        Some(body) if body.len() <= MAX_BODY_BYTES => known.expand_body(body, request.body_encoding)?,
-        Some(body) => body,
-        None => Vec::new(),
-    };
-    if body.len() > MAX_BODY_BYTES {
-        return Err(Error::BadRequest(format!("its body is longer than {MAX_BODY_BYTES} bytes")));
-    }
-    let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
-    // The answer contains a captured secret of this target, so other callers must not share it.
-    let shared = request.captures.is_empty();
-    let (share, reading) = (share.clone(), reading.clone());
-    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared, share, reading })
-}
-
-/// Returns the granted origin of a URL.
-fn granted<'a>(grant: &'a Grant, url: &Url) -> Result<&'a OriginGrant, Error> {
-    if let Some(granted) = grant.origins.iter().find(|granted| granted.origin.is_written_in(url)) {
-        return Ok(granted);
-    }
-    let origin = Origin::of(url).map_err(bad_path)?;
-    grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
-        let what = format!("{origin} is not an origin of this target");
-        Error::Denied { what, why: "requests may go only to the origins of the target's url and also" }
-    })
-}
-
-fn bad_path(error: InvalidUrl) -> Error {
-    Error::BadRequest(error.to_string())
-}
-
-/// Resolves the path of a request against the target's URL.
-fn address(grant: &Grant, path: &str) -> Result<Url, Error> {
-    // A URL parser silently drops or changes these characters. They are refused, so that the checked path is the sent
-    // path.
-    if let Some(odd) = path.chars().find(|c| c.is_control() || matches!(c, ' ' | '\\')) {
-        return Err(Error::BadRequest(format!("its path has the character {odd:?}, which must be percent-encoded")));
-    }
-    if !grant.expands_path && ["${secret.", "${basic."].iter().any(|reference| path.contains(reference)) {
-        let why = "its path refers to a secret: servers and proxies log paths; send it in a header or the body";
-        return Err(Error::BadRequest(why.to_owned()));
-    }
-    grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))
 }

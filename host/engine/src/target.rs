@@ -271,6 +271,7 @@ pub fn runtime_target(
         secrets,
         narrowing,
         host,
+        reference_in_base: Some(written.shown_url()).filter(|url| written.is_channel && url.contains("${")),
         expands_path: written.is_channel,
     });
     // The settings' problems are found where those of other kinds are.

@@ -56,7 +56,7 @@ pub enum Refusal {
 pub struct Collector {
     /// The network access.
     pub grant: Arc<Grant>,
-    /// The headers. Values may contain references to secrets.
+    /// The headers. Values may contain `${secret.NAME}`.
     pub headers: Vec<(String, String)>,
     /// The time limit of a request.
     pub timeout: Duration,
@@ -73,7 +73,8 @@ impl Collector {
         let url = format!("{}/{}", self.grant.base.as_str().trim_end_matches('/'), signal.path());
         let mut request = Request { method: Method::Post, body: Some(body), ..Request::get(url) };
         request.body_encoding = BodyEncoding::Raw;
-        request.headers = self.headers.clone();
+        let written = |(name, value): &(String, String)| (name.clone(), session.written(value));
+        request.headers = self.headers.iter().map(written).collect();
         request.headers.push(("content-type".to_owned(), "application/x-protobuf".to_owned()));
         let response = session.fetch(request).await.map_err(|error| match error.retryable() {
             true => Refusal::ForNow(error.to_string(), None),

@@ -76,13 +76,9 @@ pub(crate) async fn call(
     let secrets = Secrets::new(values)
         .map_err(|_| Unanswered::Refused(format!("{TOKEN} is not a valid token: it is too short")))?;
     let mut request = Request { method, ..Request::get(path) };
-    if token.is_some() {
-        request.headers.push(("authorization".to_owned(), "Bearer ${secret.token}".to_owned()));
-    }
     if let Some(body) = body {
         request.headers.push(("content-type".to_owned(), "application/json".to_owned()));
-        // Escape "${", so that no text of the body is read as a secret's name.
-        request.body = Some(body.to_string().replace("${", "\\u0024{").into_bytes());
+        request.body = Some(body.to_string().into_bytes());
     }
     let origins = vec![OriginGrant { origin, tls }];
     let grant = Grant::new(base, origins, secrets);
@@ -92,6 +88,9 @@ pub(crate) async fn call(
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + timeout);
+    if token.is_some() {
+        request.headers.push(("authorization".to_owned(), format!("Bearer {}", session.reference("secret.token"))));
+    }
     let response = session.fetch(request).await.map_err(|error| unreachable(&error))?;
     let answer = serde_json::from_slice::<Value>(&response.body);
     match (response.status, answer) {

@@ -134,10 +134,12 @@ impl Recording {
             }
             exchange
         });
+        let is_notification = self.event.is_some();
+        let reference_in_base = Some(self.target.url.clone()).filter(|url| is_notification && url.contains("${"));
         let target = Target {
             id: TargetId::new("recorded").map_err(|error| error.to_string())?,
             name: self.target.url.clone(),
-            url: base.to_string(),
+            url: reference_in_base.clone().unwrap_or_else(|| base.to_string()),
             also: self.target.also.clone(),
             labels: self.target.labels.clone().into_iter().collect(),
             settings: match &self.target.settings {
@@ -147,10 +149,11 @@ impl Recording {
             secrets: self.target.secrets.clone(),
         };
         let tape = Tape::Replay(Arc::new(Player::new(exchanges.collect())));
+        let grant = Grant { reference_in_base, expands_path: is_notification, ..Grant::new(base, origins, secrets) };
         Ok(Job {
             plugin: plugin.clone(),
             target: Arc::new(target),
-            grant: Arc::new(Grant { expands_path: self.event.is_some(), ..Grant::new(base, origins, secrets) }),
+            grant: Arc::new(grant),
             limits: Limits::default(),
             timeout: Duration::from_millis(self.target.timeout_ms),
             now: Timestamp::from_millis(self.target.now),

@@ -276,7 +276,8 @@ impl Sandbox {
             wall,
             slot,
         };
-        Prepared { call, session, wire_target: wire_target(&target, wall) }
+        let wire_target = wire_target(&target, &session, wall);
+        Prepared { call, session, wire_target }
     }
 }
 
@@ -299,16 +300,17 @@ fn reserve_for_report(wall: Duration) -> Duration {
     (wall / 20).max(Duration::from_millis(50)).min(wall / 2)
 }
 
-/// Converts a target to the type of the contract.
-fn wire_target(target: &Target, timeout: Duration) -> types::Endpoint {
+/// Converts a target to the type of the contract. An operator's references to secrets become those of the session.
+fn wire_target(target: &Target, session: &Session, timeout: Duration) -> types::Endpoint {
+    let written = |text: &String| if text.contains("${") { session.written(text) } else { text.clone() };
     let label = |(name, value): &(String, String)| types::Label { name: name.clone(), value: value.clone() };
     types::Endpoint {
         id: target.id.to_string(),
         name: target.name.clone(),
-        url: target.url.clone(),
+        url: written(&target.url),
         also: target.also.clone(),
         labels: target.labels.iter().map(label).collect(),
-        settings: target.settings.clone(),
+        settings: written(&target.settings),
         secrets: target.secrets.clone(),
         timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
         extra: Vec::new(),

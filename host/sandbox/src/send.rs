@@ -88,11 +88,11 @@ fn no_slot() -> Failure {
     }
 }
 
-/// Texts come from targets, and plugins put them into requests: a reference to a secret in them must not be replaced by
-/// it, and control characters must not reach a terminal. Lines and tabs are kept.
+/// Texts come from targets, and plugins put them into requests: control characters must not reach a terminal. Lines and
+/// tabs are kept.
 fn plain(text: &str) -> String {
     let is_odd = |c: char| c.is_control() && c != '\n' && c != '\t';
-    text.replace("${", "$ {").replace("\r\n", "\n").replace(is_odd, " ")
+    text.replace("\r\n", "\n").replace(is_odd, " ")
 }
 
 /// A text of one line, which may become the value of a header.
@@ -146,9 +146,9 @@ mod tests {
     use super::{line, plain};
 
     #[test]
-    fn texts_of_targets_have_no_references_to_secrets_and_no_control_characters() {
+    fn texts_of_targets_have_no_control_characters() {
         let text = "a ${secret.token}\u{1b}[31m\r\nb\tc";
-        assert_eq!(plain(text), "a $ {secret.token} [31m\nb\tc");
-        assert_eq!(line(text), "a $ {secret.token} [31m b c");
+        assert_eq!(plain(text), "a ${secret.token} [31m\nb\tc");
+        assert_eq!(line(text), "a ${secret.token} [31m b c");
     }
 }

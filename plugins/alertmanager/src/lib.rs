@@ -48,7 +48,7 @@ impl Notifier for Alertmanager {
         let path = channel.under("api/v2/alerts");
         let request = http::Request::post_json(path, &body(&settings, notification));
         let request = match http::has_secret("login") {
-            true => request.header("authorization", "Basic ${basic.login}"),
+            true => request.header("authorization", format!("Basic {}", http::basic("login"))),
             false => request,
         };
         request.send()?.accepted().map(drop)

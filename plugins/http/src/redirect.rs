@@ -54,7 +54,7 @@ fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
         request = request.header(name, value);
     }
     if let Some(secret) = &settings.basic_auth {
-        request = request.header("authorization", format!("Basic ${{basic.{secret}}}"));
+        request = request.header("authorization", format!("Basic {}", http::basic(secret)));
     }
     let Some(body) = settings.body.as_ref().filter(|_| method == HttpMethod::Post) else { return request };
     let encoding = match settings.content_type.split(';').next().unwrap_or_default().trim() {

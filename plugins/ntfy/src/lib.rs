@@ -43,7 +43,7 @@ impl Notifier for Ntfy {
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let request = http::Request::post_json("", &body(&settings, notification));
         let request = match http::has_secret("token") {
-            true => request.header("authorization", "Bearer ${secret.token}"),
+            true => request.header("authorization", format!("Bearer {}", http::secret("token"))),
             false => request,
         };
         request.send()?.accepted().map(drop)

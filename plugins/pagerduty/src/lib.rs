@@ -54,7 +54,7 @@ const SUMMARY: usize = 1024;
 fn body(alert: &Alert) -> Value {
     if alert.event() == Event::Resolved {
         return json!({
-            "routing_key": "${secret.routing_key}",
+            "routing_key": http::secret("routing_key"),
             "event_action": "resolve",
             "dedup_key": alert.fingerprint,
         });
@@ -70,7 +70,7 @@ fn body(alert: &Alert) -> Value {
     let summary = format!("{} ({}): {}", alert.title, alert.target_name, alert.summary);
     let links = alert.link.as_ref().map(|link| json!([{ "href": link, "text": "Polliwog" }]));
     json!({
-        "routing_key": "${secret.routing_key}",
+        "routing_key": http::secret("routing_key"),
         "event_action": "trigger",
         "dedup_key": alert.fingerprint,
         "client": "Polliwog",

@@ -67,7 +67,9 @@ impl Poller for Pbs {
     }
 
     fn poll(target: &Endpoint, settings: Settings) -> Result<Report, CallError> {
-        let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
+        let authorize = |api: Api, _: &mut Memory| {
+            Ok(api.with_header("authorization", format!("PBSAPIToken={}", http::secret("token"))))
+        };
         let connect = |_: &Settings, memory: &mut Memory| {
             let first = first_paths(memory);
             connect(target, Product::Backup, memory, &first, authorize)

@@ -7,7 +7,7 @@
 use crate::context::Memory;
 use crate::nodes;
 use polliwog_sdk::Endpoint;
-use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
+use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret, secret};
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{Api, Connected, Error, ErrorClass, Product, connect, percent_encoded};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub(crate) fn log_in(target: &Endpoint, username: &str, memory: &mut Memory) -> 
             memory.plugin.fresh.set(ticket.as_str(), (), proxmox::now(), FRESH);
             granted.set(true);
         }
-        Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
+        Ok(api.with_header("cookie", format!("PMGAuthCookie={}", secret(&ticket))))
     };
     let found = connect(target, Product::Mail, memory, &first, authorize);
     let refused = |found: &Result<_, Error>| found.as_ref().is_err_and(|error| error.class == ErrorClass::Unauthorized);
@@ -75,7 +75,7 @@ fn ticket_refused(error: Error) -> Error {
 /// Requests a ticket. The proof is the password, or the ticket before.
 fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
     let ticket = ticket(api);
-    let body = format!("username={}&password=${{secret.{proof}}}", percent_encoded(username, b""));
+    let body = format!("username={}&password={}", percent_encoded(username, b""), secret(proof));
     let request = api
         .request(Method::Post, "/access/ticket")
         .header("content-type", "application/x-www-form-urlencoded")

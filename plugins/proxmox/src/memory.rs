@@ -15,7 +15,7 @@ use crate::origins::SilentOrigin;
 use crate::schedule::Schedule;
 use crate::sections::Sections;
 use crate::visibility::Visibility;
-use polliwog_sdk::{Endpoint, cache};
+use polliwog_sdk::{Endpoint, cache, http};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -93,7 +93,7 @@ impl<P: PluginMemory> Memory<P> {
         let text = std::str::from_utf8(&stored).unwrap_or_default();
         let mut memory: Self = serde_json::from_str(text).unwrap_or_default();
         let mut hasher = DefaultHasher::new();
-        target.settings.hash(&mut hasher);
+        http::stable(&target.settings).hash(&mut hasher);
         let settings = hasher.finish();
         if memory.settings != settings {
             memory.schedule = Schedule::default();

@@ -67,8 +67,8 @@ fn body(settings: &Settings, notification: &Notification) -> Value {
         Status::Warning | Status::Unknown | Status::Ok => 0,
     };
     let mut body = json!({
-        "token": "${secret.token}",
-        "user": "${secret.user}",
+        "token": http::secret("token"),
+        "user": http::secret("user"),
         "title": message.title.chars().take(TITLE).collect::<String>(),
         "message": message.text(LONGEST),
         "priority": priority,

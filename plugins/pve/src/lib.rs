@@ -110,7 +110,7 @@ polliwog_sdk::register!(Pve with setup);
 /// Adds the token to each request.
 #[expect(clippy::unnecessary_wraps, reason = "other products log in")]
 fn authorize(api: Api, _: &mut Memory) -> Result<Api, Error> {
-    Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"))
+    Ok(api.with_header("authorization", format!("PVEAPIToken={}", http::secret("token"))))
 }
 
 /// How many guests that were stopped at their first check, and that the cluster's tasks do not mention, are looked up

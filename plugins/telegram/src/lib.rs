@@ -41,7 +41,7 @@ impl Notifier for Telegram {
 
     fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let body = body(&settings, notification);
-        let path = channel.under("bot${secret.token}/sendMessage");
+        let path = channel.under(&format!("bot{}/sendMessage", http::secret("token")));
         let response = http::Request::post_json(path, &body).send()?;
         answered(&response.text())?;
         response.accepted().map(drop)

@@ -47,9 +47,9 @@ impl Request {
     /// Returns the key of its answer: a hash of what the answer depends on (FNV-1a, 64 bits).
     fn key(&self) -> String {
         let request = &self.0;
-        let headers = request.headers.iter().flat_map(|header| [header.name.as_str(), header.value.as_str()]);
-        let parts = [request.path.as_str()].into_iter().chain(headers);
-        let bytes = [request.method as u8].into_iter().chain(parts.flat_map(|part| part.bytes().chain([0])));
+        let headers = request.headers.iter().flat_map(|header| [header.name.clone(), super::stable(&header.value)]);
+        let parts: Vec<String> = [super::stable(&request.path)].into_iter().chain(headers).collect();
+        let bytes = [request.method as u8].into_iter().chain(parts.iter().flat_map(|part| part.bytes().chain([0])));
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });

@@ -1,6 +1,6 @@
 // Channels of kind `{{kind}}`: posts each notification as JSON. Change the body to what your receiver takes.
 
-import { http, notifier as register } from "./polliwog.js";
+import { http, notifier as register, secret } from "./polliwog.js";
 
 export const { definition, notifier } = register({
   kind: "{{kind}}",
@@ -14,7 +14,7 @@ export const { definition, notifier } = register({
   send(channel, settings, { alerts, omitted, link }) {
     const lines = alerts.map(({ event, title, summary }) => `${event}: ${title}: ${summary}`);
     if (omitted > 0) lines.push(`and ${omitted} more`);
-    const headers = http.hasSecret("token") ? { authorization: "Bearer ${secret.token}" } : {};
+    const headers = http.hasSecret("token") ? { authorization: `Bearer ${secret("token")}` } : {};
     // A status other than 2xx is a failure, which the host tries again or gives up.
     http.postJson("", { room: settings.room, title: alerts[0].title, text: lines.join("\n"), link }, { headers });
   },

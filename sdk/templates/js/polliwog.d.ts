@@ -25,7 +25,7 @@ export interface Response {
 export interface Capture { name: string; source: { tag: "json-pointer" | "header" | "cookie"; val: string }; ttlMs: number }
 export interface RequestOptions {
   method?: "get" | "head" | "post" | "put" | "patch" | "delete" | "options";
-  /** The host fills in "${secret.NAME}" and "${basic.NAME}" in values. */
+  /** Values can contain the results of `secret` and `basic`. */
   headers?: Record<string, string>;
   body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
 }
@@ -63,6 +63,11 @@ export const permanent: (code: string, message: string, retryAfterMs?: number) =
 export const header: (response: Response, name: string) => string | undefined;
 export const text: (response: Response) => string;
 export function json(response: Response): unknown;
+/** References to secrets, which the host replaces when it sends a request. */
+export const secret: (name: string) => string;
+export const basic: (name: string) => string;
+/** A text in which references are the same in each call, to compare it. */
+export const stable: (text: string) => string;
 export const capture: Record<"json" | "header" | "cookie", (name: string, place: string, ttlMs: number) => Capture>;
 export const http: {
   hasSecret(name: string): boolean;

@@ -2,7 +2,7 @@
 
 from wit_world import exports
 
-from polliwog import Notifier, has_secret, post_json, secret
+from polliwog import Notifier, has_secret, post_json, secret, secret_spec
 
 
 def send(channel, settings, notification) -> None:
@@ -10,7 +10,7 @@ def send(channel, settings, notification) -> None:
     if notification.omitted:
         lines.append(f"and {notification.omitted} more")
     body = {"room": settings["room"], "title": notification.alerts[0].title, "text": "\n".join(lines), "link": notification.link}
-    headers = {"authorization": "Bearer ${secret.token}"} if has_secret("token") else {}
+    headers = {"authorization": f"Bearer {secret('token')}"} if has_secret("token") else {}
     # A status other than 2xx is a failure, which the host tries again or gives up.
     post_json("", body, headers=headers)
 
@@ -24,7 +24,7 @@ plugin = Notifier(
     # The settings under [channel.settings], as properties of a JSON Schema.
     settings={"room": {"type": "string", "default": "", "description": "The room that the messages are for."}},
     # The host inserts the value; this code never sees it.
-    secrets=[secret("token", "the token of the receiver, if it needs one")],
+    secrets=[secret_spec("token", "the token of the receiver, if it needs one")],
 )
 
 # The names of the contract's interfaces.

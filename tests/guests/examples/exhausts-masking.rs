@@ -6,7 +6,7 @@ guests::guest!("exhausts-masking", poll);
 
 fn poll(_: &Endpoint) -> Result<Report, CallError> {
     for _ in 0..30 {
-        let request = http::Request::get("/echo/escapes").header("x-token", "${secret.token}");
+        let request = http::Request::get("/echo/escapes").header("x-token", http::secret("token"));
         std::hint::black_box(request.send().map_err(CallError::from)?);
     }
     let mut report = Report::empty();

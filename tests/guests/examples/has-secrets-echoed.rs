@@ -8,7 +8,7 @@ fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let forms = ["plain", "json", "base64", "percent", "split", "header"];
     let mut report = Report::empty();
     for form in forms {
-        let request = http::Request::get(format!("/echo/{form}")).header("x-token", "${secret.token}");
+        let request = http::Request::get(format!("/echo/{form}")).header("x-token", http::secret("token"));
         let answer = request.send().map_err(CallError::from)?;
         let seen = format!("{} {:?} {}", answer.text(), answer.header("x-echo"), answer.reason());
         log::info!("{seen}");

@@ -7,7 +7,7 @@ guests::notifier!("notifier-has-its-secret-echoed", send);
 fn send(_: &Endpoint, _: &Notification) -> Result<(), CallError> {
     let mut seen = String::new();
     for form in ["plain", "json", "base64", "percent"] {
-        let answer = http::Request::get(format!("/echo/{form}")).header("x-token", "${secret.token}").send()?;
+        let answer = http::Request::get(format!("/echo/{form}")).header("x-token", http::secret("token")).send()?;
         seen.push_str(&answer.text());
     }
     log::info!("{seen}");

@@ -6,7 +6,7 @@ guests::guest!("uses-unknown-secrets", poll);
 
 fn poll(_: &Endpoint) -> Result<Report, CallError> {
     let names = ["absent", "", "token ", "../token", "TOKEN"];
-    let request = |name: &str| http::Request::get("/").header("x", format!("${{secret.{name}}}"));
+    let request = |name: &str| http::Request::get("/").header("x", http::secret(name));
     let code = |name: &str| request(name).send().map_or_else(|error| error.code, |found| found.status().to_string());
     Ok(names.map(|name| Dependency::ok(format!("{name:?}")).with_title(code(name))).into_iter().collect())
 }

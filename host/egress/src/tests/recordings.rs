@@ -41,8 +41,8 @@ async fn visit(session: &Session, is_captured: bool) -> u16 {
     assert!(!is_captured || !seen.contains("abcdefgh"), "{seen}");
     assert!(seen.starts_with("session=") && seen.ends_with("; Path=/; HttpOnly"), "{seen}");
     let as_seen = seen.split(';').next().unwrap();
-    let cookie = if is_captured { "session=${secret.sid}" } else { as_seen };
-    session.fetch(home(cookie)).await.unwrap().status
+    let cookie = if is_captured { format!("session={}", session.reference("secret.sid")) } else { as_seen.to_owned() };
+    session.fetch(home(&cookie)).await.unwrap().status
 }
 
 #[tokio::test]
@@ -54,6 +54,7 @@ async fn a_log_in_with_a_cookie_is_recorded_without_it_and_replayed() {
         assert_eq!(visit(&session, is_captured).await, 200);
         let text = serde_json::to_string(&recorder.exchanges()).unwrap();
         assert!(!text.contains("abcdefgh"), "{text}");
+        assert_eq!(text.contains("session=${secret.sid}"), is_captured, "{text}");
 
         let player = Arc::new(Player::new(recorder.exchanges()));
         let session = poll(&url).session.with_tape(Tape::Replay(player.clone()));

@@ -47,7 +47,10 @@ async fn a_missed_capture_is_reported_when_the_secret_is_used() {
         captures: vec![Capture { name: "sid".to_owned(), source, ttl: Duration::from_secs(60) }],
         ..Request::get(path)
     };
-    let uses = || Request { headers: vec![("x-sid".to_owned(), "${secret.sid}".to_owned())], ..Request::get("/") };
+    let uses = || {
+        let headers = vec![("x-sid".to_owned(), poll.session.reference("secret.sid"))];
+        Request { headers, ..Request::get("/") }
+    };
     assert_eq!(code(&poll, uses()).await, "secret_unknown", "no capture was tried");
     for (request, expected) in [
         (capture("/", CaptureSource::JsonPointer("/data/sid".to_owned())), "at \"/data/sid\""),
@@ -66,7 +69,7 @@ async fn a_missed_capture_is_reported_when_the_secret_is_used() {
 async fn a_secret_in_a_path_is_refused() {
     let poll = poll("http://127.0.0.1:1/");
     for path in ["x?key=${secret.token}", "/${basic.token}"] {
-        let error = poll.session.fetch(Request::get(path)).await.unwrap_err();
+        let error = poll.session.fetch(Request::get(poll.session.written(path))).await.unwrap_err();
         assert!(error.code() == "bad_request" && error.to_string().contains("log paths"), "{error}");
     }
 }

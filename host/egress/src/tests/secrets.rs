@@ -41,7 +41,7 @@ async fn a_ticket_is_captured_masked_used_and_deleted() {
     let later = session();
     assert!(later.has_secret("ticket") && later.has_secret("password") && !later.has_secret("other"));
     let with_ticket = || Request {
-        headers: vec![("cookie".to_owned(), "Auth=${secret.ticket}".to_owned())],
+        headers: vec![("cookie".to_owned(), format!("Auth={}", later.reference("secret.ticket")))],
         ..Request::get("/status")
     };
     let answer = later.fetch(with_ticket()).await.unwrap();
@@ -86,7 +86,8 @@ async fn answers_do_not_depend_on_the_value_of_a_secret() {
             } else {
                 Vec::new()
             };
-            let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let written = |(name, value): (&str, String)| (name.to_owned(), session.written(&value));
+            let headers = headers.into_iter().map(written).collect();
             let answer = session.fetch(Request { headers, captures, ..Request::get("") }).await;
             seen.push(answer.map(|answer| (answer.status, answer.reason, answer.headers, answer.body)));
         };
@@ -126,8 +127,10 @@ async fn secrets_are_sent_and_masked_in_the_answer() {
     let url = format!("http://127.0.0.1:{port}/");
     let grant = grant(&url, Tls::system().unwrap(), secrets(&[("token", "hunter2hunter2")]));
     let poll = poll_with(Egress::new(Config::default()), grant, LIMITS);
-    let request =
-        |value: &str| Request { headers: vec![("authorization".to_owned(), value.to_owned())], ..Request::get("") };
+    let request = |value: &str| Request {
+        headers: vec![("authorization".to_owned(), poll.session.written(value))],
+        ..Request::get("")
+    };
     let response = poll.session.fetch(request("Bearer ${secret.token}")).await.unwrap();
     let stars = "*".repeat(14);
     assert_eq!(response.reason, format!("no Bearer {stars}"));

@@ -66,6 +66,11 @@ pub(crate) async fn poll(
 }
 
 impl http::Host for State {
+    async fn reference(&mut self, name: String) -> Result<String> {
+        // A pure call sends nothing: its text does not depend on a random number.
+        Ok(self.session.as_ref().map_or_else(|| format!("${{{name}}}"), |session| session.reference(&name)))
+    }
+
     async fn has_secret(&mut self, name: String) -> Result<bool> {
         Ok(self.session.as_ref().is_some_and(|session| session.has_secret(&name)))
     }

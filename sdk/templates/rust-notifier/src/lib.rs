@@ -33,7 +33,7 @@ impl Notifier for Plugin {
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let request = http::Request::post_json("", &body(&settings, notification));
         let request = match http::has_secret("token") {
-            true => request.header("authorization", "Bearer ${secret.token}"),
+            true => request.header("authorization", format!("Bearer {}", http::secret("token"))),
             false => request,
         };
         // A status other than 2xx is a failure, which the host tries again or gives up.
