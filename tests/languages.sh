@@ -46,29 +46,84 @@ build_python() {
 }
 
 # An exception in the author's code must be reported as the plugin's fault, with its message, file and line, and without
-# output of the language's runtime.
+# output of the language's runtime. Before it, the plugin sends a request that the host signs and authenticates.
 throws() { # component, expected message
     local output
-    output=$(cd "$(dirname "$1")" && polliwog poll --plugin "$(basename "$1")" --url http://127.0.0.1:7412/queues || true)
+    : >accepted
+    output=$(cd "$(dirname "$1")" && KEY=s3cr3t-key polliwog poll --plugin "$(basename "$1")" --secret key=env:KEY \
+        --url "http://127.0.0.1:$(cat "$work/port")/queues" || true)
     if [[ $output == *"panic (plugin)"*"$2"* && $output != *mozalloc* && $output != *initializer* ]]; then
         printf '%s: %s\n' "$1" "$2"
     else
         printf '%s: expected %s, got:\n%s\n' "$1" "$2" "$output" >&2
         return 1
     fi
+    grep -qx signed accepted || { echo "$1: the server did not accept the signed request" >&2 && return 1; }
 }
+
+# Serves queues, and notes signed requests.
+cat >server.py <<'EOF'
+import base64, hashlib, hmac, http.server, os
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"mail": 12}')
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        signature = hmac.new(b"s3cr3t-key", b"1." + body, hashlib.sha256).hexdigest()
+        login = "Basic " + base64.b64encode(b"me:s3cr3t-key").decode()
+        is_signed = self.headers["x-signature"] == f"v1={signature}" and self.headers["authorization"] == login
+        with open("accepted", "a") as file:
+            file.write("signed\n" if is_signed else f"refused {self.headers}\n")
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+with open("port.new", "w") as file:
+    file.write(str(server.server_port))
+os.rename("port.new", "port")
+server.serve_forever()
+EOF
+python3 server.py &
+server=$!
+trap 'kill "$server" "$demo" 2>/dev/null && wait "$demo" || true; rm -rf "$work"' EXIT
+until [ -e port ]; do kill -0 "$server" && sleep 0.1; done
 
 path rust target/wasm32-wasip2/release/queues_rust.wasm
 path js queues-js.wasm
 path python queues-python.wasm
 
 mkdir -p queues-js/lib
-echo 'export const deep = (value) => value.missing.more;' >queues-js/lib/util.js
+cat >queues-js/lib/util.js <<'EOF'
+import { auth, http, part, sign, signature } from "../polliwog.js";
+export function deep(value) {
+  const signatures = [sign("v1", "hmac-sha256", { key: [part.secret("key")], input: ["1.", part.body] })];
+  const headers = { "x-signature": `v1=${signature("v1")}` };
+  http.send("/hook", { method: "POST", body: "text", headers, signatures, authentication: auth.basic("me", "key") });
+  return value.missing.more;
+}
+EOF
 sed -i '1i import { deep } from "./lib/util.js";' queues-js/plugin.js
 sed -i 's|const queues = entries.*|const queues = deep({});|' queues-js/plugin.js
 run queues-js npm run --silent build
-throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:1, called by plugin.js:"
-sed -i 's|queues = {name: number.*|queues = {}["missing"]|' queues-python/app.py
+throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:6, called by plugin.js:"
+cat >queues-python/hook.py <<'EOF'
+from polliwog import basic_auth, body_part, secret_part, send, sign, signature
+
+
+def post() -> None:
+    signatures = [sign("v1", "hmac-sha256", key=[secret_part("key")], input=["1.", body_part()])]
+    headers = {"x-signature": "v1=" + signature("v1")}
+    send("/hook", method="POST", body=b"text", headers=headers, signatures=signatures, authentication=basic_auth("me", "key"))
+EOF
+sed -i 's|^from polliwog import|import hook\nfrom polliwog import|; s|queues = {name: number.*|hook.post(); queues = {}["missing"]|' \
+    queues-python/app.py
 run queues-python sh build.sh
 throws queues-python/queues-python.wasm "KeyError: 'missing' (app.py, line "
 echo

@@ -367,9 +367,13 @@ pub mod polliwog {
                 /// A later try may succeed without a change: timeouts, connection errors, 408, 425, 429, 5xx, a body of an
                 /// unexpected shape. The host tries again soon. It repeats a notification with increasing delays.
                 Transient(Failure),
-                /// Fails until the configuration or the source is changed: 401, 403, 404, a wrong fingerprint, invalid settings.
-                /// The host polls such a target rarely, and does not repeat a notification.
+                /// The source answered, and refuses exactly this: a message that it calls invalid, an object that was deleted. The
+                /// host polls such a target rarely, and does not repeat a notification.
                 Permanent(Failure),
+                /// An operator must change the configuration or the source first: 401, 403, 404, a wrong fingerprint, invalid
+                /// settings. The host polls such a target rarely. It keeps a notification for a day, and repeats it after a change
+                /// of the configuration and otherwise rarely.
+                Misconfigured(Failure),
             }
             impl ::core::fmt::Debug for Error {
                 fn fmt(
@@ -382,6 +386,9 @@ pub mod polliwog {
                         }
                         Error::Permanent(e) => {
                             f.debug_tuple("Error::Permanent").field(e).finish()
+                        }
+                        Error::Misconfigured(e) => {
+                            f.debug_tuple("Error::Misconfigured").field(e).finish()
                         }
                     }
                 }
@@ -475,16 +482,18 @@ pub mod polliwog {
         ///
         /// | reference to | where | value |
         /// |---|---|---|
-        /// | `secret.NAME` | header values, body; path and query of a channel's requests | the secret or captured value |
+        /// | `secret.NAME` | header values, body; path and query if the operator permits it (channels: always) | the secret or captured value |
         /// | `basic.NAME` | header values | base64 of a secret of the form `user:password` |
+        /// | `signature.NAME` | header values, body, path and query | the result of one of `request.signatures` |
         ///
         /// `reference` returns a reference. In settings and in the URLs of channels operators write `${secret.NAME}` or
         /// `${basic.NAME}` (and `$${` for the text `${`): the host puts references in their place before the call. A reference
         /// consists of letters, digits, `.`, `_` and `-`, which all encodings of text leave as they are, and contains a random
         /// number of the call, so that text of a server or an alert that looks like one is only text.
         ///
-        /// A log-in's response can be captured in the same way: the host keeps the captured value as a secret of this endpoint. In
-        /// a response, asterisks replace secrets, and each captured value at the place where it was found.
+        /// In a response, asterisks replace secrets in the usual encodings, what the host derived from them for `authentication` and
+        /// `signatures`, and each captured value at the place where it was found. Captures read the response after that: a value
+        /// that touches such asterisks is not found.
         ///
         /// # Costs
         ///
@@ -498,59 +507,6 @@ pub mod polliwog {
             use super::super::super::_rt;
             pub type TimestampMs = super::super::super::polliwog::plugin::types::TimestampMs;
             pub type Extra = super::super::super::polliwog::plugin::types::Extra;
-            /// A method of HTTP.
-            #[repr(u8)]
-            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
-            pub enum Method {
-                /// GET.
-                Get,
-                /// HEAD.
-                Head,
-                /// POST.
-                Post,
-                /// PUT.
-                Put,
-                /// PATCH.
-                Patch,
-                /// DELETE.
-                Delete,
-                /// OPTIONS.
-                Options,
-            }
-            impl ::core::fmt::Debug for Method {
-                fn fmt(
-                    &self,
-                    f: &mut ::core::fmt::Formatter<'_>,
-                ) -> ::core::fmt::Result {
-                    match self {
-                        Method::Get => f.debug_tuple("Method::Get").finish(),
-                        Method::Head => f.debug_tuple("Method::Head").finish(),
-                        Method::Post => f.debug_tuple("Method::Post").finish(),
-                        Method::Put => f.debug_tuple("Method::Put").finish(),
-                        Method::Patch => f.debug_tuple("Method::Patch").finish(),
-                        Method::Delete => f.debug_tuple("Method::Delete").finish(),
-                        Method::Options => f.debug_tuple("Method::Options").finish(),
-                    }
-                }
-            }
-            impl Method {
-                #[doc(hidden)]
-                pub unsafe fn _lift(val: u8) -> Method {
-                    if !cfg!(debug_assertions) {
-                        return unsafe { ::core::mem::transmute(val) };
-                    }
-                    match val {
-                        0 => Method::Get,
-                        1 => Method::Head,
-                        2 => Method::Post,
-                        3 => Method::Put,
-                        4 => Method::Patch,
-                        5 => Method::Delete,
-                        6 => Method::Options,
-                        _ => panic!("invalid enum discriminant"),
-                    }
-                }
-            }
             /// An HTTP header field.
             #[derive(Clone, PartialEq)]
             pub struct Header {
@@ -614,12 +570,15 @@ pub mod polliwog {
             /// Where a captured value is.
             #[derive(Clone, PartialEq)]
             pub enum CaptureSource {
-                /// A JSON pointer into a JSON body, to a text. At most 256 bytes and 8 steps.
+                /// A JSON pointer into a JSON body, to a text, number or bool. At most 256 bytes and 8 steps; the body at most 1 MiB.
                 JsonPointer(_rt::String),
                 /// The name of a header. At most 64 bytes.
                 Header(_rt::String),
                 /// The name of a cookie in a `set-cookie` header. Only its value is captured. At most 64 bytes.
                 Cookie(_rt::String),
+                /// A regular expression for a body in UTF-8; the first group of its first match is captured. Its classes are those of
+                /// ASCII. At most 1 KiB; the body at most 256 KiB.
+                Pattern(_rt::String),
             }
             impl ::core::fmt::Debug for CaptureSource {
                 fn fmt(
@@ -636,19 +595,47 @@ pub mod polliwog {
                         CaptureSource::Cookie(e) => {
                             f.debug_tuple("CaptureSource::Cookie").field(e).finish()
                         }
+                        CaptureSource::Pattern(e) => {
+                            f.debug_tuple("CaptureSource::Pattern").field(e).finish()
+                        }
                     }
                 }
             }
-            /// Keeps a part of a 2xx response as the secret NAME. Fails the request if the value has less than 8 bytes or more than
-            /// 4 KiB.
+            /// A range of status codes.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct StatusRange {
+                /// The lowest status.
+                pub lowest: u16,
+                /// The highest status.
+                pub highest: u16,
+            }
+            impl ::core::fmt::Debug for StatusRange {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("StatusRange")
+                        .field("lowest", &self.lowest)
+                        .field("highest", &self.highest)
+                        .finish()
+                }
+            }
+            /// Keeps a part of the response as the secret `secret.NAME` of this endpoint and this version of the plugin: 1 byte to 4
+            /// KiB. Fails the request with `capture_too_short` if the value has less than 8 bytes and the operator has not permitted
+            /// short values for this endpoint.
             #[derive(Clone, PartialEq)]
             pub struct Capture {
                 /// The NAME: letters, digits, `_` and `-`. Not the name of a configured secret. At most 64 bytes.
                 pub name: _rt::String,
                 /// Where the value is.
                 pub source: CaptureSource,
-                /// How long it is kept. At most 86,400,000 (a day).
+                /// How long it is kept. At most 604,800,000 (a week).
                 pub ttl_ms: u32,
+                /// The statuses of the responses that have the value. Empty: 200 to 299. At most 16.
+                pub statuses: _rt::Vec<StatusRange>,
+                /// Whether a response with such a status may lack the value. If not, the request fails with `capture_missing`.
+                pub optional: bool,
                 /// Later attributes. The request fails if the host does not know a key.
                 pub extra: _rt::Vec<Extra>,
             }
@@ -661,15 +648,268 @@ pub mod polliwog {
                         .field("name", &self.name)
                         .field("source", &self.source)
                         .field("ttl-ms", &self.ttl_ms)
+                        .field("statuses", &self.statuses)
+                        .field("optional", &self.optional)
                         .field("extra", &self.extra)
                         .finish()
+                }
+            }
+            /// How a secret becomes bytes.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum SecretEncoding {
+                /// Its text in UTF-8.
+                Utf8,
+                /// Its text in UTF-16, little-endian.
+                Utf16le,
+                /// It is written in base64, standard or URL-safe, and is decoded.
+                Base64,
+                /// It is written in base32, as keys of one-time passwords are, and is decoded.
+                Base32,
+                /// It is written in hex digits, and is decoded.
+                Hex,
+            }
+            impl ::core::fmt::Debug for SecretEncoding {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        SecretEncoding::Utf8 => {
+                            f.debug_tuple("SecretEncoding::Utf8").finish()
+                        }
+                        SecretEncoding::Utf16le => {
+                            f.debug_tuple("SecretEncoding::Utf16le").finish()
+                        }
+                        SecretEncoding::Base64 => {
+                            f.debug_tuple("SecretEncoding::Base64").finish()
+                        }
+                        SecretEncoding::Base32 => {
+                            f.debug_tuple("SecretEncoding::Base32").finish()
+                        }
+                        SecretEncoding::Hex => {
+                            f.debug_tuple("SecretEncoding::Hex").finish()
+                        }
+                    }
+                }
+            }
+            impl SecretEncoding {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> SecretEncoding {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => SecretEncoding::Utf8,
+                        1 => SecretEncoding::Utf16le,
+                        2 => SecretEncoding::Base64,
+                        3 => SecretEncoding::Base32,
+                        4 => SecretEncoding::Hex,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// A whole secret as a part of a signature.
+            #[derive(Clone, PartialEq)]
+            pub struct SecretPart {
+                /// The NAME of the secret. At most 64 bytes.
+                pub name: _rt::String,
+                /// How it becomes bytes.
+                pub encoding: SecretEncoding,
+            }
+            impl ::core::fmt::Debug for SecretPart {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("SecretPart")
+                        .field("name", &self.name)
+                        .field("encoding", &self.encoding)
+                        .finish()
+                }
+            }
+            /// A part of the key or the input of a signature.
+            #[derive(Clone, PartialEq)]
+            pub enum SignaturePart {
+                /// Bytes of the plugin.
+                Bytes(_rt::Vec<u8>),
+                /// The body of the request as it is sent, with secrets inserted. A body that refers to a signature cannot be signed.
+                Body,
+                /// A whole secret.
+                Secret(SecretPart),
+                /// The result of an earlier signature of this request, in that signature's encoding.
+                Signature(_rt::String),
+            }
+            impl ::core::fmt::Debug for SignaturePart {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        SignaturePart::Bytes(e) => {
+                            f.debug_tuple("SignaturePart::Bytes").field(e).finish()
+                        }
+                        SignaturePart::Body => {
+                            f.debug_tuple("SignaturePart::Body").finish()
+                        }
+                        SignaturePart::Secret(e) => {
+                            f.debug_tuple("SignaturePart::Secret").field(e).finish()
+                        }
+                        SignaturePart::Signature(e) => {
+                            f.debug_tuple("SignaturePart::Signature").field(e).finish()
+                        }
+                    }
+                }
+            }
+            /// How the result of a signature is written.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum SignatureEncoding {
+                /// The bytes. For the key or input of another signature only.
+                Raw,
+                /// Lower-case hex digits.
+                Hex,
+                /// Base64 with padding.
+                Base64,
+                /// URL-safe base64 without padding.
+                Base64url,
+            }
+            impl ::core::fmt::Debug for SignatureEncoding {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        SignatureEncoding::Raw => {
+                            f.debug_tuple("SignatureEncoding::Raw").finish()
+                        }
+                        SignatureEncoding::Hex => {
+                            f.debug_tuple("SignatureEncoding::Hex").finish()
+                        }
+                        SignatureEncoding::Base64 => {
+                            f.debug_tuple("SignatureEncoding::Base64").finish()
+                        }
+                        SignatureEncoding::Base64url => {
+                            f.debug_tuple("SignatureEncoding::Base64url").finish()
+                        }
+                    }
+                }
+            }
+            impl SignatureEncoding {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> SignatureEncoding {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => SignatureEncoding::Raw,
+                        1 => SignatureEncoding::Hex,
+                        2 => SignatureEncoding::Base64,
+                        3 => SignatureEncoding::Base64url,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// A signature that the host computes. Enough for signed webhooks, AWS Signature Version 4, JWT, one-time passwords and
+            /// most log-ins with a challenge. The signatures of a call have a limit of work, which is enough for 100 with RSA keys,
+            /// or for 2,000,000 iterations of PBKDF2; further ones fail with `limit`.
+            #[derive(Clone, PartialEq)]
+            pub struct Signature {
+                /// The NAME in `signature.NAME`: letters, digits, `_` and `-`. At most 64 bytes.
+                pub name: _rt::String,
+                /// The function. The request fails if the host does not have it:
+                ///
+                /// | name | `key` | result |
+                /// |---|---|---|
+                /// | "md5", "sha1", "sha256", "sha512" | empty | the digest of `input` |
+                /// | "hmac-sha1", "hmac-sha256", "hmac-sha512" | the key | the HMAC of `input` |
+                /// | "pbkdf2-hmac-sha256" | the password | 32 bytes; `input` is the salt |
+                /// | "rsa-sha256" | one secret that is a private key in PEM (PKCS#8 or PKCS#1) | RSASSA-PKCS1-v1_5 (RS256) |
+                /// | "ecdsa-p256-sha256" | one secret that is a private key in PEM (PKCS#8 or SEC 1) | the 64 bytes of JWS (ES256) |
+                /// | "ed25519" | one secret that is a private key in PEM (PKCS#8) | 64 bytes |
+                /// | "totp-sha1" | the shared key | 6 digits for `clock.now` and 30 s; `input` is empty, `encoding` is ignored |
+                pub algorithm: _rt::String,
+                /// The key: the concatenation of these parts. At most 64 KiB.
+                pub key: _rt::Vec<SignaturePart>,
+                /// The input: the concatenation of these parts. At most 8 MiB.
+                pub input: _rt::Vec<SignaturePart>,
+                /// How the result is written.
+                pub encoding: SignatureEncoding,
+                /// The iterations of PBKDF2: 1 to 1,000,000. Absent for other algorithms.
+                pub iterations: ::core::option::Option<u32>,
+                /// Later attributes. The request fails if the host does not know a key.
+                pub extra: _rt::Vec<Extra>,
+            }
+            impl ::core::fmt::Debug for Signature {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Signature")
+                        .field("name", &self.name)
+                        .field("algorithm", &self.algorithm)
+                        .field("key", &self.key)
+                        .field("input", &self.input)
+                        .field("encoding", &self.encoding)
+                        .field("iterations", &self.iterations)
+                        .field("extra", &self.extra)
+                        .finish()
+                }
+            }
+            /// A user name, and the name of the secret that is the password.
+            #[derive(Clone, PartialEq)]
+            pub struct Credentials {
+                /// The user name. It can contain references to secrets. At most 1 KiB.
+                pub user: _rt::String,
+                /// The NAME of the secret. At most 64 bytes.
+                pub password: _rt::String,
+            }
+            impl ::core::fmt::Debug for Credentials {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Credentials")
+                        .field("user", &self.user)
+                        .field("password", &self.password)
+                        .finish()
+                }
+            }
+            /// An authentication that the host does, with the header `authorization`.
+            #[derive(Clone, PartialEq)]
+            pub enum Authentication {
+                /// Basic.
+                Basic(Credentials),
+                /// Digest with MD5, SHA-256, SHA-512-256 or their -sess variants, `qop=auth` or none. The host sends the request twice
+                /// if it has no nonce of this origin yet; both count.
+                Digest(Credentials),
+                /// Bearer: the NAME of the secret.
+                Bearer(_rt::String),
+            }
+            impl ::core::fmt::Debug for Authentication {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Authentication::Basic(e) => {
+                            f.debug_tuple("Authentication::Basic").field(e).finish()
+                        }
+                        Authentication::Digest(e) => {
+                            f.debug_tuple("Authentication::Digest").field(e).finish()
+                        }
+                        Authentication::Bearer(e) => {
+                            f.debug_tuple("Authentication::Bearer").field(e).finish()
+                        }
+                    }
                 }
             }
             /// A request.
             #[derive(Clone, PartialEq)]
             pub struct Request {
-                /// The method. The operator can restrict methods.
-                pub method: Method,
+                /// "GET", "POST", "PROPFIND", ...: 1 to 16 upper-case letters. The operator can restrict methods. CONNECT and TRACE
+                /// are `denied`.
+                pub method: _rt::String,
                 /// Path and query, resolved against `endpoint.url`, or an absolute URL with one of the endpoint's origins. At most
                 /// 8 KiB.
                 pub path: _rt::String,
@@ -681,8 +921,12 @@ pub mod polliwog {
                 pub body: ::core::option::Option<_rt::Vec<u8>>,
                 /// How inserted secrets are escaped in `body`.
                 pub body_encoding: BodyEncoding,
-                /// The parts of the response to keep. At most 8.
+                /// The parts of the response to keep. At most 16.
                 pub captures: _rt::Vec<Capture>,
+                /// The signatures, in the order in which they are computed. At most 16.
+                pub signatures: _rt::Vec<Signature>,
+                /// The authentication.
+                pub authentication: ::core::option::Option<Authentication>,
                 /// Timeout of this request, so that one slow request does not use up the call's time. What is left of the call
                 /// where absent.
                 pub timeout_ms: ::core::option::Option<u32>,
@@ -701,6 +945,8 @@ pub mod polliwog {
                         .field("body", &self.body)
                         .field("body-encoding", &self.body_encoding)
                         .field("captures", &self.captures)
+                        .field("signatures", &self.signatures)
+                        .field("authentication", &self.authentication)
                         .field("timeout-ms", &self.timeout_ms)
                         .field("extra", &self.extra)
                         .finish()
@@ -798,12 +1044,16 @@ pub mod polliwog {
             #[repr(u8)]
             #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
             pub enum HttpErrorClass {
-                /// The host did not send the request, and will refuse it until the configuration or the plugin changes.
-                Refused,
+                /// The rules of the host or the operator do not permit it: another origin, a method, an address. Nothing was sent.
+                Denied,
+                /// The plugin's mistake: a malformed request, an unknown secret, a size out of bounds. Nothing was sent.
+                InvalidArgument,
                 /// The lookup of the host name failed.
                 NameLookup,
                 /// Nothing listens at the address.
                 ConnectionRefused,
+                /// The network reports that the address cannot be reached.
+                Unreachable,
                 /// The connection failed for another reason.
                 ConnectionFailed,
                 /// The certificate is not accepted.
@@ -818,7 +1068,11 @@ pub mod polliwog {
                 CallOver,
                 /// The answer's body is longer than the limit.
                 BodyTooLarge,
-                /// Any other error, for example a limit of the host.
+                /// A value to capture was not found, or cannot be a secret.
+                Capture,
+                /// A limit of this call or of the host is reached. Nothing was sent.
+                Limit,
+                /// Any other error. Errors of later versions have this class.
                 Other,
             }
             impl ::core::fmt::Debug for HttpErrorClass {
@@ -827,14 +1081,20 @@ pub mod polliwog {
                     f: &mut ::core::fmt::Formatter<'_>,
                 ) -> ::core::fmt::Result {
                     match self {
-                        HttpErrorClass::Refused => {
-                            f.debug_tuple("HttpErrorClass::Refused").finish()
+                        HttpErrorClass::Denied => {
+                            f.debug_tuple("HttpErrorClass::Denied").finish()
+                        }
+                        HttpErrorClass::InvalidArgument => {
+                            f.debug_tuple("HttpErrorClass::InvalidArgument").finish()
                         }
                         HttpErrorClass::NameLookup => {
                             f.debug_tuple("HttpErrorClass::NameLookup").finish()
                         }
                         HttpErrorClass::ConnectionRefused => {
                             f.debug_tuple("HttpErrorClass::ConnectionRefused").finish()
+                        }
+                        HttpErrorClass::Unreachable => {
+                            f.debug_tuple("HttpErrorClass::Unreachable").finish()
                         }
                         HttpErrorClass::ConnectionFailed => {
                             f.debug_tuple("HttpErrorClass::ConnectionFailed").finish()
@@ -857,6 +1117,12 @@ pub mod polliwog {
                         HttpErrorClass::BodyTooLarge => {
                             f.debug_tuple("HttpErrorClass::BodyTooLarge").finish()
                         }
+                        HttpErrorClass::Capture => {
+                            f.debug_tuple("HttpErrorClass::Capture").finish()
+                        }
+                        HttpErrorClass::Limit => {
+                            f.debug_tuple("HttpErrorClass::Limit").finish()
+                        }
                         HttpErrorClass::Other => {
                             f.debug_tuple("HttpErrorClass::Other").finish()
                         }
@@ -870,17 +1136,21 @@ pub mod polliwog {
                         return unsafe { ::core::mem::transmute(val) };
                     }
                     match val {
-                        0 => HttpErrorClass::Refused,
-                        1 => HttpErrorClass::NameLookup,
-                        2 => HttpErrorClass::ConnectionRefused,
-                        3 => HttpErrorClass::ConnectionFailed,
-                        4 => HttpErrorClass::Certificate,
-                        5 => HttpErrorClass::Protocol,
-                        6 => HttpErrorClass::Closed,
-                        7 => HttpErrorClass::Timeout,
-                        8 => HttpErrorClass::CallOver,
-                        9 => HttpErrorClass::BodyTooLarge,
-                        10 => HttpErrorClass::Other,
+                        0 => HttpErrorClass::Denied,
+                        1 => HttpErrorClass::InvalidArgument,
+                        2 => HttpErrorClass::NameLookup,
+                        3 => HttpErrorClass::ConnectionRefused,
+                        4 => HttpErrorClass::Unreachable,
+                        5 => HttpErrorClass::ConnectionFailed,
+                        6 => HttpErrorClass::Certificate,
+                        7 => HttpErrorClass::Protocol,
+                        8 => HttpErrorClass::Closed,
+                        9 => HttpErrorClass::Timeout,
+                        10 => HttpErrorClass::CallOver,
+                        11 => HttpErrorClass::BodyTooLarge,
+                        12 => HttpErrorClass::Capture,
+                        13 => HttpErrorClass::Limit,
+                        14 => HttpErrorClass::Other,
                         _ => panic!("invalid enum discriminant"),
                     }
                 }
@@ -922,8 +1192,8 @@ pub mod polliwog {
             }
             impl ::core::error::Error for HttpError {}
             #[allow(unused_unsafe, clippy::all)]
-            /// Returns a reference to "secret.NAME" or "basic.NAME". It is valid in this call only. A request with a reference to a
-            /// secret that does not exist fails with the code "secret_unknown".
+            /// Returns a reference to "secret.NAME", "basic.NAME" or "signature.NAME". It is valid in this call only. A request with
+            /// a reference to a secret that does not exist fails with the code "secret_unknown".
             #[allow(async_fn_in_trait)]
             pub fn reference(name: &str) -> _rt::String {
                 unsafe {
@@ -1007,7 +1277,7 @@ pub mod polliwog {
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// Sends one request and waits for the response. A call has 512 requests; further ones fail.
+            /// Sends one request and waits for the response. A call has 512 requests; further ones fail with `limit`.
             #[allow(async_fn_in_trait)]
             pub fn fetch(
                 request: &Request,
@@ -1018,109 +1288,127 @@ pub mod polliwog {
                     struct RetArea(
                         [::core::mem::MaybeUninit<
                             u8,
-                        >; 80 + 12 * ::core::mem::size_of::<*const u8>()],
+                        >; 72 + 14 * ::core::mem::size_of::<*const u8>()],
                     );
                     let mut ret_area = RetArea(
-                        [::core::mem::MaybeUninit::uninit(); 80
-                            + 12 * ::core::mem::size_of::<*const u8>()],
+                        [::core::mem::MaybeUninit::uninit(); 72
+                            + 14 * ::core::mem::size_of::<*const u8>()],
                     );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
                     let Request {
-                        method: method0,
-                        path: path0,
-                        headers: headers0,
-                        body: body0,
-                        body_encoding: body_encoding0,
-                        captures: captures0,
-                        timeout_ms: timeout_ms0,
-                        extra: extra0,
+                        method: method1,
+                        path: path1,
+                        headers: headers1,
+                        body: body1,
+                        body_encoding: body_encoding1,
+                        captures: captures1,
+                        signatures: signatures1,
+                        authentication: authentication1,
+                        timeout_ms: timeout_ms1,
+                        extra: extra1,
                     } = request;
-                    let vec1 = path0;
-                    let ptr1 = vec1.as_ptr().cast::<u8>();
-                    let len1 = vec1.len();
-                    let vec5 = headers0;
-                    let len5 = vec5.len();
-                    let layout5 = _rt::alloc::Layout::from_size_align(
-                            vec5.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                    let vec2 = method1;
+                    let ptr2 = vec2.as_ptr().cast::<u8>();
+                    let len2 = vec2.len();
+                    *ptr0.add(::core::mem::size_of::<*const u8>()).cast::<usize>() = len2;
+                    *ptr0.add(0).cast::<*mut u8>() = ptr2.cast_mut();
+                    let vec3 = path1;
+                    let ptr3 = vec3.as_ptr().cast::<u8>();
+                    let len3 = vec3.len();
+                    *ptr0.add(3 * ::core::mem::size_of::<*const u8>()).cast::<usize>() = len3;
+                    *ptr0
+                        .add(2 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = ptr3.cast_mut();
+                    let vec7 = headers1;
+                    let len7 = vec7.len();
+                    let layout7 = _rt::alloc::Layout::from_size_align(
+                            vec7.len() * (4 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result5, _cleanup5) = wit_bindgen::rt::Cleanup::new(layout5);
-                    for (i, e) in vec5.into_iter().enumerate() {
-                        let base = result5
+                    let (result7, _cleanup7) = wit_bindgen::rt::Cleanup::new(layout7);
+                    for (i, e) in vec7.into_iter().enumerate() {
+                        let base = result7
                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                         {
-                            let Header { name: name2, value: value2 } = e;
-                            let vec3 = name2;
-                            let ptr3 = vec3.as_ptr().cast::<u8>();
-                            let len3 = vec3.len();
+                            let Header { name: name4, value: value4 } = e;
+                            let vec5 = name4;
+                            let ptr5 = vec5.as_ptr().cast::<u8>();
+                            let len5 = vec5.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len3;
-                            *base.add(0).cast::<*mut u8>() = ptr3.cast_mut();
-                            let vec4 = value2;
-                            let ptr4 = vec4.as_ptr().cast::<u8>();
-                            let len4 = vec4.len();
-                            *base
-                                .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len4;
-                            *base
-                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr4.cast_mut();
-                        }
-                    }
-                    let (result7_0, result7_1, result7_2) = match body0 {
-                        Some(e) => {
-                            let vec6 = e;
+                                .cast::<usize>() = len5;
+                            *base.add(0).cast::<*mut u8>() = ptr5.cast_mut();
+                            let vec6 = value4;
                             let ptr6 = vec6.as_ptr().cast::<u8>();
                             let len6 = vec6.len();
-                            (1i32, ptr6.cast_mut(), len6)
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len6;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr6.cast_mut();
                         }
-                        None => (0i32, ::core::ptr::null_mut(), 0usize),
+                    }
+                    *ptr0.add(5 * ::core::mem::size_of::<*const u8>()).cast::<usize>() = len7;
+                    *ptr0
+                        .add(4 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result7;
+                    match body1 {
+                        Some(e) => {
+                            *ptr0
+                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (1i32) as u8;
+                            let vec8 = e;
+                            let ptr8 = vec8.as_ptr().cast::<u8>();
+                            let len8 = vec8.len();
+                            *ptr0
+                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len8;
+                            *ptr0
+                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr8.cast_mut();
+                        }
+                        None => {
+                            *ptr0
+                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (0i32) as u8;
+                        }
                     };
-                    let vec17 = captures0;
-                    let len17 = vec17.len();
-                    let layout17 = _rt::alloc::Layout::from_size_align(
-                            vec17.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                    *ptr0.add(9 * ::core::mem::size_of::<*const u8>()).cast::<u8>() = (body_encoding1
+                        .clone() as i32) as u8;
+                    let vec20 = captures1;
+                    let len20 = vec20.len();
+                    let layout20 = _rt::alloc::Layout::from_size_align(
+                            vec20.len() * (11 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result17, _cleanup17) = wit_bindgen::rt::Cleanup::new(layout17);
-                    for (i, e) in vec17.into_iter().enumerate() {
-                        let base = result17
-                            .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                    let (result20, _cleanup20) = wit_bindgen::rt::Cleanup::new(layout20);
+                    for (i, e) in vec20.into_iter().enumerate() {
+                        let base = result20
+                            .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                         {
                             let Capture {
-                                name: name8,
-                                source: source8,
-                                ttl_ms: ttl_ms8,
-                                extra: extra8,
+                                name: name9,
+                                source: source9,
+                                ttl_ms: ttl_ms9,
+                                statuses: statuses9,
+                                optional: optional9,
+                                extra: extra9,
                             } = e;
-                            let vec9 = name8;
-                            let ptr9 = vec9.as_ptr().cast::<u8>();
-                            let len9 = vec9.len();
+                            let vec10 = name9;
+                            let ptr10 = vec10.as_ptr().cast::<u8>();
+                            let len10 = vec10.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len9;
-                            *base.add(0).cast::<*mut u8>() = ptr9.cast_mut();
-                            match source8 {
+                                .cast::<usize>() = len10;
+                            *base.add(0).cast::<*mut u8>() = ptr10.cast_mut();
+                            match source9 {
                                 CaptureSource::JsonPointer(e) => {
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
-                                    let vec10 = e;
-                                    let ptr10 = vec10.as_ptr().cast::<u8>();
-                                    let len10 = vec10.len();
-                                    *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len10;
-                                    *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr10.cast_mut();
-                                }
-                                CaptureSource::Header(e) => {
-                                    *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (1i32) as u8;
                                     let vec11 = e;
                                     let ptr11 = vec11.as_ptr().cast::<u8>();
                                     let len11 = vec11.len();
@@ -1131,10 +1419,10 @@ pub mod polliwog {
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr11.cast_mut();
                                 }
-                                CaptureSource::Cookie(e) => {
+                                CaptureSource::Header(e) => {
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (2i32) as u8;
+                                        .cast::<u8>() = (1i32) as u8;
                                     let vec12 = e;
                                     let ptr12 = vec12.as_ptr().cast::<u8>();
                                     let len12 = vec12.len();
@@ -1145,315 +1433,648 @@ pub mod polliwog {
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr12.cast_mut();
                                 }
-                            }
-                            *base
-                                .add(5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>() = _rt::as_i32(ttl_ms8);
-                            let vec16 = extra8;
-                            let len16 = vec16.len();
-                            let layout16 = _rt::alloc::Layout::from_size_align(
-                                    vec16.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                    ::core::mem::size_of::<*const u8>(),
-                                )
-                                .unwrap();
-                            let (result16, _cleanup16) = wit_bindgen::rt::Cleanup::new(
-                                layout16,
-                            );
-                            cleanup_list.extend(_cleanup16);
-                            for (i, e) in vec16.into_iter().enumerate() {
-                                let base = result16
-                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                {
-                                    let super::super::super::polliwog::plugin::types::Extra {
-                                        key: key13,
-                                        value: value13,
-                                    } = e;
-                                    let vec14 = key13;
+                                CaptureSource::Cookie(e) => {
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (2i32) as u8;
+                                    let vec13 = e;
+                                    let ptr13 = vec13.as_ptr().cast::<u8>();
+                                    let len13 = vec13.len();
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len13;
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr13.cast_mut();
+                                }
+                                CaptureSource::Pattern(e) => {
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (3i32) as u8;
+                                    let vec14 = e;
                                     let ptr14 = vec14.as_ptr().cast::<u8>();
                                     let len14 = vec14.len();
                                     *base
-                                        .add(::core::mem::size_of::<*const u8>())
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>() = len14;
-                                    *base.add(0).cast::<*mut u8>() = ptr14.cast_mut();
-                                    let vec15 = value13;
-                                    let ptr15 = vec15.as_ptr().cast::<u8>();
-                                    let len15 = vec15.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len15;
+                                        .cast::<*mut u8>() = ptr14.cast_mut();
+                                }
+                            }
+                            *base
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>() = _rt::as_i32(ttl_ms9);
+                            let vec15 = statuses9;
+                            let ptr15 = vec15.as_ptr().cast::<u8>();
+                            let len15 = vec15.len();
+                            *base
+                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len15;
+                            *base
+                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr15.cast_mut();
+                            *base
+                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (match optional9 {
+                                true => 1,
+                                false => 0,
+                            }) as u8;
+                            let vec19 = extra9;
+                            let len19 = vec19.len();
+                            let layout19 = _rt::alloc::Layout::from_size_align(
+                                    vec19.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result19, _cleanup19) = wit_bindgen::rt::Cleanup::new(
+                                layout19,
+                            );
+                            cleanup_list.extend(_cleanup19);
+                            for (i, e) in vec19.into_iter().enumerate() {
+                                let base = result19
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    let super::super::super::polliwog::plugin::types::Extra {
+                                        key: key16,
+                                        value: value16,
+                                    } = e;
+                                    let vec17 = key16;
+                                    let ptr17 = vec17.as_ptr().cast::<u8>();
+                                    let len17 = vec17.len();
+                                    *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len17;
+                                    *base.add(0).cast::<*mut u8>() = ptr17.cast_mut();
+                                    let vec18 = value16;
+                                    let ptr18 = vec18.as_ptr().cast::<u8>();
+                                    let len18 = vec18.len();
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len18;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr15.cast_mut();
+                                        .cast::<*mut u8>() = ptr18.cast_mut();
+                                }
+                            }
+                            *base
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len19;
+                            *base
+                                .add(9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result19;
+                        }
+                    }
+                    *ptr0
+                        .add(11 * ::core::mem::size_of::<*const u8>())
+                        .cast::<usize>() = len20;
+                    *ptr0
+                        .add(10 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result20;
+                    let vec38 = signatures1;
+                    let len38 = vec38.len();
+                    let layout38 = _rt::alloc::Layout::from_size_align(
+                            vec38.len() * (8 + 11 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result38, _cleanup38) = wit_bindgen::rt::Cleanup::new(layout38);
+                    for (i, e) in vec38.into_iter().enumerate() {
+                        let base = result38
+                            .add(i * (8 + 11 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let Signature {
+                                name: name21,
+                                algorithm: algorithm21,
+                                key: key21,
+                                input: input21,
+                                encoding: encoding21,
+                                iterations: iterations21,
+                                extra: extra21,
+                            } = e;
+                            let vec22 = name21;
+                            let ptr22 = vec22.as_ptr().cast::<u8>();
+                            let len22 = vec22.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len22;
+                            *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
+                            let vec23 = algorithm21;
+                            let ptr23 = vec23.as_ptr().cast::<u8>();
+                            let len23 = vec23.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len23;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr23.cast_mut();
+                            let vec28 = key21;
+                            let len28 = vec28.len();
+                            let layout28 = _rt::alloc::Layout::from_size_align(
+                                    vec28.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result28, _cleanup28) = wit_bindgen::rt::Cleanup::new(
+                                layout28,
+                            );
+                            cleanup_list.extend(_cleanup28);
+                            for (i, e) in vec28.into_iter().enumerate() {
+                                let base = result28
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    match e {
+                                        SignaturePart::Bytes(e) => {
+                                            *base.add(0).cast::<u8>() = (0i32) as u8;
+                                            let vec24 = e;
+                                            let ptr24 = vec24.as_ptr().cast::<u8>();
+                                            let len24 = vec24.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len24;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr24.cast_mut();
+                                        }
+                                        SignaturePart::Body => {
+                                            *base.add(0).cast::<u8>() = (1i32) as u8;
+                                        }
+                                        SignaturePart::Secret(e) => {
+                                            *base.add(0).cast::<u8>() = (2i32) as u8;
+                                            let SecretPart { name: name25, encoding: encoding25 } = e;
+                                            let vec26 = name25;
+                                            let ptr26 = vec26.as_ptr().cast::<u8>();
+                                            let len26 = vec26.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len26;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr26.cast_mut();
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (encoding25.clone() as i32) as u8;
+                                        }
+                                        SignaturePart::Signature(e) => {
+                                            *base.add(0).cast::<u8>() = (3i32) as u8;
+                                            let vec27 = e;
+                                            let ptr27 = vec27.as_ptr().cast::<u8>();
+                                            let len27 = vec27.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len27;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr27.cast_mut();
+                                        }
+                                    }
+                                }
+                            }
+                            *base
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len28;
+                            *base
+                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result28;
+                            let vec33 = input21;
+                            let len33 = vec33.len();
+                            let layout33 = _rt::alloc::Layout::from_size_align(
+                                    vec33.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result33, _cleanup33) = wit_bindgen::rt::Cleanup::new(
+                                layout33,
+                            );
+                            cleanup_list.extend(_cleanup33);
+                            for (i, e) in vec33.into_iter().enumerate() {
+                                let base = result33
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    match e {
+                                        SignaturePart::Bytes(e) => {
+                                            *base.add(0).cast::<u8>() = (0i32) as u8;
+                                            let vec29 = e;
+                                            let ptr29 = vec29.as_ptr().cast::<u8>();
+                                            let len29 = vec29.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len29;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr29.cast_mut();
+                                        }
+                                        SignaturePart::Body => {
+                                            *base.add(0).cast::<u8>() = (1i32) as u8;
+                                        }
+                                        SignaturePart::Secret(e) => {
+                                            *base.add(0).cast::<u8>() = (2i32) as u8;
+                                            let SecretPart { name: name30, encoding: encoding30 } = e;
+                                            let vec31 = name30;
+                                            let ptr31 = vec31.as_ptr().cast::<u8>();
+                                            let len31 = vec31.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len31;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr31.cast_mut();
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (encoding30.clone() as i32) as u8;
+                                        }
+                                        SignaturePart::Signature(e) => {
+                                            *base.add(0).cast::<u8>() = (3i32) as u8;
+                                            let vec32 = e;
+                                            let ptr32 = vec32.as_ptr().cast::<u8>();
+                                            let len32 = vec32.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len32;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr32.cast_mut();
+                                        }
+                                    }
                                 }
                             }
                             *base
                                 .add(7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len16;
+                                .cast::<usize>() = len33;
                             *base
                                 .add(6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result16;
+                                .cast::<*mut u8>() = result33;
+                            *base
+                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (encoding21.clone() as i32) as u8;
+                            match iterations21 {
+                                Some(e) => {
+                                    *base
+                                        .add(4 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (1i32) as u8;
+                                    *base
+                                        .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>() = _rt::as_i32(e);
+                                }
+                                None => {
+                                    *base
+                                        .add(4 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (0i32) as u8;
+                                }
+                            };
+                            let vec37 = extra21;
+                            let len37 = vec37.len();
+                            let layout37 = _rt::alloc::Layout::from_size_align(
+                                    vec37.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result37, _cleanup37) = wit_bindgen::rt::Cleanup::new(
+                                layout37,
+                            );
+                            cleanup_list.extend(_cleanup37);
+                            for (i, e) in vec37.into_iter().enumerate() {
+                                let base = result37
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    let super::super::super::polliwog::plugin::types::Extra {
+                                        key: key34,
+                                        value: value34,
+                                    } = e;
+                                    let vec35 = key34;
+                                    let ptr35 = vec35.as_ptr().cast::<u8>();
+                                    let len35 = vec35.len();
+                                    *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len35;
+                                    *base.add(0).cast::<*mut u8>() = ptr35.cast_mut();
+                                    let vec36 = value34;
+                                    let ptr36 = vec36.as_ptr().cast::<u8>();
+                                    let len36 = vec36.len();
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len36;
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr36.cast_mut();
+                                }
+                            }
+                            *base
+                                .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len37;
+                            *base
+                                .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result37;
                         }
                     }
-                    let (result18_0, result18_1) = match timeout_ms0 {
-                        Some(e) => (1i32, _rt::as_i32(e)),
-                        None => (0i32, 0i32),
+                    *ptr0
+                        .add(13 * ::core::mem::size_of::<*const u8>())
+                        .cast::<usize>() = len38;
+                    *ptr0
+                        .add(12 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result38;
+                    match authentication1 {
+                        Some(e) => {
+                            *ptr0
+                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (1i32) as u8;
+                            match e {
+                                Authentication::Basic(e) => {
+                                    *ptr0
+                                        .add(15 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (0i32) as u8;
+                                    let Credentials { user: user39, password: password39 } = e;
+                                    let vec40 = user39;
+                                    let ptr40 = vec40.as_ptr().cast::<u8>();
+                                    let len40 = vec40.len();
+                                    *ptr0
+                                        .add(17 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len40;
+                                    *ptr0
+                                        .add(16 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr40.cast_mut();
+                                    let vec41 = password39;
+                                    let ptr41 = vec41.as_ptr().cast::<u8>();
+                                    let len41 = vec41.len();
+                                    *ptr0
+                                        .add(19 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len41;
+                                    *ptr0
+                                        .add(18 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr41.cast_mut();
+                                }
+                                Authentication::Digest(e) => {
+                                    *ptr0
+                                        .add(15 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (1i32) as u8;
+                                    let Credentials { user: user42, password: password42 } = e;
+                                    let vec43 = user42;
+                                    let ptr43 = vec43.as_ptr().cast::<u8>();
+                                    let len43 = vec43.len();
+                                    *ptr0
+                                        .add(17 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len43;
+                                    *ptr0
+                                        .add(16 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr43.cast_mut();
+                                    let vec44 = password42;
+                                    let ptr44 = vec44.as_ptr().cast::<u8>();
+                                    let len44 = vec44.len();
+                                    *ptr0
+                                        .add(19 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len44;
+                                    *ptr0
+                                        .add(18 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr44.cast_mut();
+                                }
+                                Authentication::Bearer(e) => {
+                                    *ptr0
+                                        .add(15 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (2i32) as u8;
+                                    let vec45 = e;
+                                    let ptr45 = vec45.as_ptr().cast::<u8>();
+                                    let len45 = vec45.len();
+                                    *ptr0
+                                        .add(17 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len45;
+                                    *ptr0
+                                        .add(16 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr45.cast_mut();
+                                }
+                            }
+                        }
+                        None => {
+                            *ptr0
+                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (0i32) as u8;
+                        }
                     };
-                    let vec22 = extra0;
-                    let len22 = vec22.len();
-                    let layout22 = _rt::alloc::Layout::from_size_align(
-                            vec22.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                    match timeout_ms1 {
+                        Some(e) => {
+                            *ptr0
+                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (1i32) as u8;
+                            *ptr0
+                                .add(4 + 20 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>() = _rt::as_i32(e);
+                        }
+                        None => {
+                            *ptr0
+                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (0i32) as u8;
+                        }
+                    };
+                    let vec49 = extra1;
+                    let len49 = vec49.len();
+                    let layout49 = _rt::alloc::Layout::from_size_align(
+                            vec49.len() * (4 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result22, _cleanup22) = wit_bindgen::rt::Cleanup::new(layout22);
-                    for (i, e) in vec22.into_iter().enumerate() {
-                        let base = result22
+                    let (result49, _cleanup49) = wit_bindgen::rt::Cleanup::new(layout49);
+                    for (i, e) in vec49.into_iter().enumerate() {
+                        let base = result49
                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                         {
                             let super::super::super::polliwog::plugin::types::Extra {
-                                key: key19,
-                                value: value19,
+                                key: key46,
+                                value: value46,
                             } = e;
-                            let vec20 = key19;
-                            let ptr20 = vec20.as_ptr().cast::<u8>();
-                            let len20 = vec20.len();
+                            let vec47 = key46;
+                            let ptr47 = vec47.as_ptr().cast::<u8>();
+                            let len47 = vec47.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len20;
-                            *base.add(0).cast::<*mut u8>() = ptr20.cast_mut();
-                            let vec21 = value19;
-                            let ptr21 = vec21.as_ptr().cast::<u8>();
-                            let len21 = vec21.len();
+                                .cast::<usize>() = len47;
+                            *base.add(0).cast::<*mut u8>() = ptr47.cast_mut();
+                            let vec48 = value46;
+                            let ptr48 = vec48.as_ptr().cast::<u8>();
+                            let len48 = vec48.len();
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len21;
+                                .cast::<usize>() = len48;
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr21.cast_mut();
+                                .cast::<*mut u8>() = ptr48.cast_mut();
                         }
                     }
-                    let ptr23 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    *ptr0
+                        .add(8 + 21 * ::core::mem::size_of::<*const u8>())
+                        .cast::<usize>() = len49;
+                    *ptr0
+                        .add(8 + 20 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result49;
+                    let ptr50 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "polliwog:plugin/http@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "fetch"]
-                        fn wit_import24(
-                            _: i32,
-                            _: *mut u8,
-                            _: usize,
-                            _: *mut u8,
-                            _: usize,
-                            _: i32,
-                            _: *mut u8,
-                            _: usize,
-                            _: i32,
-                            _: *mut u8,
-                            _: usize,
-                            _: i32,
-                            _: i32,
-                            _: *mut u8,
-                            _: usize,
-                            _: *mut u8,
-                        );
+                        fn wit_import51(_: *mut u8, _: *mut u8);
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import24(
-                        _: i32,
-                        _: *mut u8,
-                        _: usize,
-                        _: *mut u8,
-                        _: usize,
-                        _: i32,
-                        _: *mut u8,
-                        _: usize,
-                        _: i32,
-                        _: *mut u8,
-                        _: usize,
-                        _: i32,
-                        _: i32,
-                        _: *mut u8,
-                        _: usize,
-                        _: *mut u8,
-                    ) {
+                    unsafe extern "C" fn wit_import51(_: *mut u8, _: *mut u8) {
                         unreachable!()
                     }
-                    wit_import24(
-                        method0.clone() as i32,
-                        ptr1.cast_mut(),
-                        len1,
-                        result5,
-                        len5,
-                        result7_0,
-                        result7_1,
-                        result7_2,
-                        body_encoding0.clone() as i32,
-                        result17,
-                        len17,
-                        result18_0,
-                        result18_1,
-                        result22,
-                        len22,
-                        ptr23,
-                    );
-                    let l25 = i32::from(*ptr23.add(0).cast::<u8>());
-                    let result67 = match l25 {
+                    wit_import51(ptr0, ptr50);
+                    let l52 = i32::from(*ptr50.add(0).cast::<u8>());
+                    let result94 = match l52 {
                         0 => {
                             let e = {
-                                let l26 = i32::from(*ptr23.add(8).cast::<u16>());
-                                let l27 = *ptr23
+                                let l53 = i32::from(*ptr50.add(8).cast::<u16>());
+                                let l54 = *ptr50
                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l28 = *ptr23
+                                let l55 = *ptr50
                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len29 = l28;
-                                let bytes29 = _rt::Vec::from_raw_parts(
-                                    l27.cast(),
-                                    len29,
-                                    len29,
+                                let len56 = l55;
+                                let bytes56 = _rt::Vec::from_raw_parts(
+                                    l54.cast(),
+                                    len56,
+                                    len56,
                                 );
-                                let l30 = *ptr23
+                                let l57 = *ptr50
                                     .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l31 = *ptr23
+                                let l58 = *ptr50
                                     .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base38 = l30;
-                                let len38 = l31;
-                                let mut result38 = _rt::Vec::with_capacity(len38);
-                                for i in 0..len38 {
-                                    let base = base38
+                                let base65 = l57;
+                                let len65 = l58;
+                                let mut result65 = _rt::Vec::with_capacity(len65);
+                                for i in 0..len65 {
+                                    let base = base65
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e38 = {
-                                        let l32 = *base.add(0).cast::<*mut u8>();
-                                        let l33 = *base
+                                    let e65 = {
+                                        let l59 = *base.add(0).cast::<*mut u8>();
+                                        let l60 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len34 = l33;
-                                        let bytes34 = _rt::Vec::from_raw_parts(
-                                            l32.cast(),
-                                            len34,
-                                            len34,
+                                        let len61 = l60;
+                                        let bytes61 = _rt::Vec::from_raw_parts(
+                                            l59.cast(),
+                                            len61,
+                                            len61,
                                         );
-                                        let l35 = *base
+                                        let l62 = *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l36 = *base
+                                        let l63 = *base
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len37 = l36;
-                                        let bytes37 = _rt::Vec::from_raw_parts(
-                                            l35.cast(),
-                                            len37,
-                                            len37,
+                                        let len64 = l63;
+                                        let bytes64 = _rt::Vec::from_raw_parts(
+                                            l62.cast(),
+                                            len64,
+                                            len64,
                                         );
                                         Header {
-                                            name: _rt::string_lift(bytes34),
-                                            value: _rt::string_lift(bytes37),
+                                            name: _rt::string_lift(bytes61),
+                                            value: _rt::string_lift(bytes64),
                                         }
                                     };
-                                    result38.push(e38);
+                                    result65.push(e65);
                                 }
                                 _rt::cabi_dealloc(
-                                    base38,
-                                    len38 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base65,
+                                    len65 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l39 = *ptr23
+                                let l66 = *ptr50
                                     .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l40 = *ptr23
+                                let l67 = *ptr50
                                     .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len41 = l40;
-                                let l42 = *ptr23
+                                let len68 = l67;
+                                let l69 = *ptr50
                                     .add(16 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<f64>();
-                                let l43 = *ptr23
+                                let l70 = *ptr50
                                     .add(24 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<f64>();
-                                let l44 = *ptr23
+                                let l71 = *ptr50
                                     .add(32 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<f64>();
-                                let l45 = *ptr23
+                                let l72 = *ptr50
                                     .add(40 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<f64>();
-                                let l46 = *ptr23
+                                let l73 = *ptr50
                                     .add(48 + 6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<f64>();
-                                let l47 = i32::from(
-                                    *ptr23
+                                let l74 = i32::from(
+                                    *ptr50
                                         .add(56 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
                                 Response {
-                                    status: l26 as u16,
-                                    reason: _rt::string_lift(bytes29),
-                                    headers: result38,
+                                    status: l53 as u16,
+                                    reason: _rt::string_lift(bytes56),
+                                    headers: result65,
                                     body: <_ as From<
                                         _rt::Vec<_>,
                                     >>::from(
-                                        _rt::Vec::from_raw_parts(l39.cast(), len41, len41),
+                                        _rt::Vec::from_raw_parts(l66.cast(), len68, len68),
                                     ),
                                     timing: Timing {
-                                        dns_ms: l42,
-                                        connect_ms: l43,
-                                        tls_ms: l44,
-                                        first_byte_ms: l45,
-                                        total_ms: l46,
+                                        dns_ms: l69,
+                                        connect_ms: l70,
+                                        tls_ms: l71,
+                                        first_byte_ms: l72,
+                                        total_ms: l73,
                                     },
-                                    tls: match l47 {
+                                    tls: match l74 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l48 = *ptr23
+                                                let l75 = *ptr50
                                                     .add(64 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l49 = *ptr23
+                                                let l76 = *ptr50
                                                     .add(64 + 7 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len50 = l49;
-                                                let bytes50 = _rt::Vec::from_raw_parts(
-                                                    l48.cast(),
-                                                    len50,
-                                                    len50,
+                                                let len77 = l76;
+                                                let bytes77 = _rt::Vec::from_raw_parts(
+                                                    l75.cast(),
+                                                    len77,
+                                                    len77,
                                                 );
-                                                let l51 = *ptr23
+                                                let l78 = *ptr50
                                                     .add(64 + 8 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l52 = *ptr23
+                                                let l79 = *ptr50
                                                     .add(64 + 9 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len53 = l52;
-                                                let bytes53 = _rt::Vec::from_raw_parts(
-                                                    l51.cast(),
-                                                    len53,
-                                                    len53,
+                                                let len80 = l79;
+                                                let bytes80 = _rt::Vec::from_raw_parts(
+                                                    l78.cast(),
+                                                    len80,
+                                                    len80,
                                                 );
-                                                let l54 = *ptr23
+                                                let l81 = *ptr50
                                                     .add(64 + 10 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l55 = *ptr23
+                                                let l82 = *ptr50
                                                     .add(64 + 11 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len56 = l55;
-                                                let bytes56 = _rt::Vec::from_raw_parts(
-                                                    l54.cast(),
-                                                    len56,
-                                                    len56,
+                                                let len83 = l82;
+                                                let bytes83 = _rt::Vec::from_raw_parts(
+                                                    l81.cast(),
+                                                    len83,
+                                                    len83,
                                                 );
-                                                let l57 = *ptr23
+                                                let l84 = *ptr50
                                                     .add(64 + 12 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i64>();
-                                                let l58 = *ptr23
+                                                let l85 = *ptr50
                                                     .add(72 + 12 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i64>();
                                                 TlsInfo {
-                                                    fingerprint: _rt::string_lift(bytes50),
-                                                    subject: _rt::string_lift(bytes53),
-                                                    issuer: _rt::string_lift(bytes56),
-                                                    not_before: l57,
-                                                    not_after: l58,
+                                                    fingerprint: _rt::string_lift(bytes77),
+                                                    subject: _rt::string_lift(bytes80),
+                                                    issuer: _rt::string_lift(bytes83),
+                                                    not_before: l84,
+                                                    not_after: l85,
                                                 }
                                             };
                                             Some(e)
@@ -1466,48 +2087,48 @@ pub mod polliwog {
                         }
                         1 => {
                             let e = {
-                                let l59 = i32::from(*ptr23.add(8).cast::<u8>());
-                                let l60 = *ptr23
+                                let l86 = i32::from(*ptr50.add(8).cast::<u8>());
+                                let l87 = *ptr50
                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l61 = *ptr23
+                                let l88 = *ptr50
                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len62 = l61;
-                                let bytes62 = _rt::Vec::from_raw_parts(
-                                    l60.cast(),
-                                    len62,
-                                    len62,
+                                let len89 = l88;
+                                let bytes89 = _rt::Vec::from_raw_parts(
+                                    l87.cast(),
+                                    len89,
+                                    len89,
                                 );
-                                let l63 = *ptr23
+                                let l90 = *ptr50
                                     .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l64 = *ptr23
+                                let l91 = *ptr50
                                     .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len65 = l64;
-                                let bytes65 = _rt::Vec::from_raw_parts(
-                                    l63.cast(),
-                                    len65,
-                                    len65,
+                                let len92 = l91;
+                                let bytes92 = _rt::Vec::from_raw_parts(
+                                    l90.cast(),
+                                    len92,
+                                    len92,
                                 );
-                                let l66 = i32::from(
-                                    *ptr23
+                                let l93 = i32::from(
+                                    *ptr50
                                         .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
                                 HttpError {
-                                    class: HttpErrorClass::_lift(l59 as u8),
-                                    code: _rt::string_lift(bytes62),
-                                    message: _rt::string_lift(bytes65),
-                                    retryable: _rt::bool_lift(l66 as u8),
+                                    class: HttpErrorClass::_lift(l86 as u8),
+                                    code: _rt::string_lift(bytes89),
+                                    message: _rt::string_lift(bytes92),
+                                    retryable: _rt::bool_lift(l93 as u8),
                                 }
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result67
+                    result94
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -1530,17 +2151,17 @@ pub mod polliwog {
                         [::core::mem::MaybeUninit::uninit(); 2
                             * ::core::mem::size_of::<*const u8>()],
                     );
-                    let vec21 = requests;
-                    let len21 = vec21.len();
-                    let layout21 = _rt::alloc::Layout::from_size_align(
-                            vec21.len() * (8 + 13 * ::core::mem::size_of::<*const u8>()),
+                    let vec49 = requests;
+                    let len49 = vec49.len();
+                    let layout49 = _rt::alloc::Layout::from_size_align(
+                            vec49.len() * (8 + 22 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result21, _cleanup21) = wit_bindgen::rt::Cleanup::new(layout21);
-                    for (i, e) in vec21.into_iter().enumerate() {
-                        let base = result21
-                            .add(i * (8 + 13 * ::core::mem::size_of::<*const u8>()));
+                    let (result49, _cleanup49) = wit_bindgen::rt::Cleanup::new(layout49);
+                    for (i, e) in vec49.into_iter().enumerate() {
+                        let base = result49
+                            .add(i * (8 + 22 * ::core::mem::size_of::<*const u8>()));
                         {
                             let Request {
                                 method: method0,
@@ -1549,130 +2170,126 @@ pub mod polliwog {
                                 body: body0,
                                 body_encoding: body_encoding0,
                                 captures: captures0,
+                                signatures: signatures0,
+                                authentication: authentication0,
                                 timeout_ms: timeout_ms0,
                                 extra: extra0,
                             } = e;
-                            *base.add(0).cast::<u8>() = (method0.clone() as i32) as u8;
-                            let vec1 = path0;
+                            let vec1 = method0;
                             let ptr1 = vec1.as_ptr().cast::<u8>();
                             let len1 = vec1.len();
                             *base
-                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len1;
-                            *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr1.cast_mut();
-                            let vec5 = headers0;
-                            let len5 = vec5.len();
-                            let layout5 = _rt::alloc::Layout::from_size_align(
-                                    vec5.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                .cast::<usize>() = len1;
+                            *base.add(0).cast::<*mut u8>() = ptr1.cast_mut();
+                            let vec2 = path0;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr2.cast_mut();
+                            let vec6 = headers0;
+                            let len6 = vec6.len();
+                            let layout6 = _rt::alloc::Layout::from_size_align(
+                                    vec6.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result5, _cleanup5) = wit_bindgen::rt::Cleanup::new(
-                                layout5,
+                            let (result6, _cleanup6) = wit_bindgen::rt::Cleanup::new(
+                                layout6,
                             );
-                            cleanup_list.extend(_cleanup5);
-                            for (i, e) in vec5.into_iter().enumerate() {
-                                let base = result5
+                            cleanup_list.extend(_cleanup6);
+                            for (i, e) in vec6.into_iter().enumerate() {
+                                let base = result6
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
-                                    let Header { name: name2, value: value2 } = e;
-                                    let vec3 = name2;
-                                    let ptr3 = vec3.as_ptr().cast::<u8>();
-                                    let len3 = vec3.len();
-                                    *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len3;
-                                    *base.add(0).cast::<*mut u8>() = ptr3.cast_mut();
-                                    let vec4 = value2;
+                                    let Header { name: name3, value: value3 } = e;
+                                    let vec4 = name3;
                                     let ptr4 = vec4.as_ptr().cast::<u8>();
                                     let len4 = vec4.len();
                                     *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>() = len4;
+                                    *base.add(0).cast::<*mut u8>() = ptr4.cast_mut();
+                                    let vec5 = value3;
+                                    let ptr5 = vec5.as_ptr().cast::<u8>();
+                                    let len5 = vec5.len();
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len5;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr4.cast_mut();
+                                        .cast::<*mut u8>() = ptr5.cast_mut();
                                 }
                             }
                             *base
-                                .add(4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len5;
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len6;
                             *base
-                                .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result5;
+                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result6;
                             match body0 {
                                 Some(e) => {
                                     *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (1i32) as u8;
-                                    let vec6 = e;
-                                    let ptr6 = vec6.as_ptr().cast::<u8>();
-                                    let len6 = vec6.len();
+                                    let vec7 = e;
+                                    let ptr7 = vec7.as_ptr().cast::<u8>();
+                                    let len7 = vec7.len();
+                                    *base
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len7;
                                     *base
                                         .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len6;
-                                    *base
-                                        .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr6.cast_mut();
+                                        .cast::<*mut u8>() = ptr7.cast_mut();
                                 }
                                 None => {
                                     *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
                                 }
                             };
                             *base
-                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .add(9 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (body_encoding0.clone() as i32) as u8;
-                            let vec16 = captures0;
-                            let len16 = vec16.len();
-                            let layout16 = _rt::alloc::Layout::from_size_align(
-                                    vec16.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                            let vec19 = captures0;
+                            let len19 = vec19.len();
+                            let layout19 = _rt::alloc::Layout::from_size_align(
+                                    vec19.len() * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result16, _cleanup16) = wit_bindgen::rt::Cleanup::new(
-                                layout16,
+                            let (result19, _cleanup19) = wit_bindgen::rt::Cleanup::new(
+                                layout19,
                             );
-                            cleanup_list.extend(_cleanup16);
-                            for (i, e) in vec16.into_iter().enumerate() {
-                                let base = result16
-                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
+                            cleanup_list.extend(_cleanup19);
+                            for (i, e) in vec19.into_iter().enumerate() {
+                                let base = result19
+                                    .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let Capture {
-                                        name: name7,
-                                        source: source7,
-                                        ttl_ms: ttl_ms7,
-                                        extra: extra7,
+                                        name: name8,
+                                        source: source8,
+                                        ttl_ms: ttl_ms8,
+                                        statuses: statuses8,
+                                        optional: optional8,
+                                        extra: extra8,
                                     } = e;
-                                    let vec8 = name7;
-                                    let ptr8 = vec8.as_ptr().cast::<u8>();
-                                    let len8 = vec8.len();
+                                    let vec9 = name8;
+                                    let ptr9 = vec9.as_ptr().cast::<u8>();
+                                    let len9 = vec9.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len8;
-                                    *base.add(0).cast::<*mut u8>() = ptr8.cast_mut();
-                                    match source7 {
+                                        .cast::<usize>() = len9;
+                                    *base.add(0).cast::<*mut u8>() = ptr9.cast_mut();
+                                    match source8 {
                                         CaptureSource::JsonPointer(e) => {
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>() = (0i32) as u8;
-                                            let vec9 = e;
-                                            let ptr9 = vec9.as_ptr().cast::<u8>();
-                                            let len9 = vec9.len();
-                                            *base
-                                                .add(4 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len9;
-                                            *base
-                                                .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr9.cast_mut();
-                                        }
-                                        CaptureSource::Header(e) => {
-                                            *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (1i32) as u8;
                                             let vec10 = e;
                                             let ptr10 = vec10.as_ptr().cast::<u8>();
                                             let len10 = vec10.len();
@@ -1683,10 +2300,10 @@ pub mod polliwog {
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr10.cast_mut();
                                         }
-                                        CaptureSource::Cookie(e) => {
+                                        CaptureSource::Header(e) => {
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (2i32) as u8;
+                                                .cast::<u8>() = (1i32) as u8;
                                             let vec11 = e;
                                             let ptr11 = vec11.as_ptr().cast::<u8>();
                                             let len11 = vec11.len();
@@ -1697,303 +2314,668 @@ pub mod polliwog {
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr11.cast_mut();
                                         }
-                                    }
-                                    *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<i32>() = _rt::as_i32(ttl_ms7);
-                                    let vec15 = extra7;
-                                    let len15 = vec15.len();
-                                    let layout15 = _rt::alloc::Layout::from_size_align(
-                                            vec15.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        )
-                                        .unwrap();
-                                    let (result15, _cleanup15) = wit_bindgen::rt::Cleanup::new(
-                                        layout15,
-                                    );
-                                    cleanup_list.extend(_cleanup15);
-                                    for (i, e) in vec15.into_iter().enumerate() {
-                                        let base = result15
-                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                        {
-                                            let super::super::super::polliwog::plugin::types::Extra {
-                                                key: key12,
-                                                value: value12,
-                                            } = e;
-                                            let vec13 = key12;
+                                        CaptureSource::Cookie(e) => {
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (2i32) as u8;
+                                            let vec12 = e;
+                                            let ptr12 = vec12.as_ptr().cast::<u8>();
+                                            let len12 = vec12.len();
+                                            *base
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len12;
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr12.cast_mut();
+                                        }
+                                        CaptureSource::Pattern(e) => {
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (3i32) as u8;
+                                            let vec13 = e;
                                             let ptr13 = vec13.as_ptr().cast::<u8>();
                                             let len13 = vec13.len();
                                             *base
-                                                .add(::core::mem::size_of::<*const u8>())
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>() = len13;
-                                            *base.add(0).cast::<*mut u8>() = ptr13.cast_mut();
-                                            let vec14 = value12;
-                                            let ptr14 = vec14.as_ptr().cast::<u8>();
-                                            let len14 = vec14.len();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len14;
+                                                .cast::<*mut u8>() = ptr13.cast_mut();
+                                        }
+                                    }
+                                    *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>() = _rt::as_i32(ttl_ms8);
+                                    let vec14 = statuses8;
+                                    let ptr14 = vec14.as_ptr().cast::<u8>();
+                                    let len14 = vec14.len();
+                                    *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len14;
+                                    *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr14.cast_mut();
+                                    *base
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (match optional8 {
+                                        true => 1,
+                                        false => 0,
+                                    }) as u8;
+                                    let vec18 = extra8;
+                                    let len18 = vec18.len();
+                                    let layout18 = _rt::alloc::Layout::from_size_align(
+                                            vec18.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result18, _cleanup18) = wit_bindgen::rt::Cleanup::new(
+                                        layout18,
+                                    );
+                                    cleanup_list.extend(_cleanup18);
+                                    for (i, e) in vec18.into_iter().enumerate() {
+                                        let base = result18
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            let super::super::super::polliwog::plugin::types::Extra {
+                                                key: key15,
+                                                value: value15,
+                                            } = e;
+                                            let vec16 = key15;
+                                            let ptr16 = vec16.as_ptr().cast::<u8>();
+                                            let len16 = vec16.len();
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len16;
+                                            *base.add(0).cast::<*mut u8>() = ptr16.cast_mut();
+                                            let vec17 = value15;
+                                            let ptr17 = vec17.as_ptr().cast::<u8>();
+                                            let len17 = vec17.len();
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len17;
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr14.cast_mut();
+                                                .cast::<*mut u8>() = ptr17.cast_mut();
+                                        }
+                                    }
+                                    *base
+                                        .add(10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len18;
+                                    *base
+                                        .add(9 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = result18;
+                                }
+                            }
+                            *base
+                                .add(11 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len19;
+                            *base
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result19;
+                            let vec37 = signatures0;
+                            let len37 = vec37.len();
+                            let layout37 = _rt::alloc::Layout::from_size_align(
+                                    vec37.len()
+                                        * (8 + 11 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result37, _cleanup37) = wit_bindgen::rt::Cleanup::new(
+                                layout37,
+                            );
+                            cleanup_list.extend(_cleanup37);
+                            for (i, e) in vec37.into_iter().enumerate() {
+                                let base = result37
+                                    .add(i * (8 + 11 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    let Signature {
+                                        name: name20,
+                                        algorithm: algorithm20,
+                                        key: key20,
+                                        input: input20,
+                                        encoding: encoding20,
+                                        iterations: iterations20,
+                                        extra: extra20,
+                                    } = e;
+                                    let vec21 = name20;
+                                    let ptr21 = vec21.as_ptr().cast::<u8>();
+                                    let len21 = vec21.len();
+                                    *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len21;
+                                    *base.add(0).cast::<*mut u8>() = ptr21.cast_mut();
+                                    let vec22 = algorithm20;
+                                    let ptr22 = vec22.as_ptr().cast::<u8>();
+                                    let len22 = vec22.len();
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len22;
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr22.cast_mut();
+                                    let vec27 = key20;
+                                    let len27 = vec27.len();
+                                    let layout27 = _rt::alloc::Layout::from_size_align(
+                                            vec27.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result27, _cleanup27) = wit_bindgen::rt::Cleanup::new(
+                                        layout27,
+                                    );
+                                    cleanup_list.extend(_cleanup27);
+                                    for (i, e) in vec27.into_iter().enumerate() {
+                                        let base = result27
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            match e {
+                                                SignaturePart::Bytes(e) => {
+                                                    *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                    let vec23 = e;
+                                                    let ptr23 = vec23.as_ptr().cast::<u8>();
+                                                    let len23 = vec23.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len23;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr23.cast_mut();
+                                                }
+                                                SignaturePart::Body => {
+                                                    *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                }
+                                                SignaturePart::Secret(e) => {
+                                                    *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                    let SecretPart { name: name24, encoding: encoding24 } = e;
+                                                    let vec25 = name24;
+                                                    let ptr25 = vec25.as_ptr().cast::<u8>();
+                                                    let len25 = vec25.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len25;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr25.cast_mut();
+                                                    *base
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>() = (encoding24.clone() as i32) as u8;
+                                                }
+                                                SignaturePart::Signature(e) => {
+                                                    *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                    let vec26 = e;
+                                                    let ptr26 = vec26.as_ptr().cast::<u8>();
+                                                    let len26 = vec26.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len26;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr26.cast_mut();
+                                                }
+                                            }
+                                        }
+                                    }
+                                    *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len27;
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = result27;
+                                    let vec32 = input20;
+                                    let len32 = vec32.len();
+                                    let layout32 = _rt::alloc::Layout::from_size_align(
+                                            vec32.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result32, _cleanup32) = wit_bindgen::rt::Cleanup::new(
+                                        layout32,
+                                    );
+                                    cleanup_list.extend(_cleanup32);
+                                    for (i, e) in vec32.into_iter().enumerate() {
+                                        let base = result32
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            match e {
+                                                SignaturePart::Bytes(e) => {
+                                                    *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                    let vec28 = e;
+                                                    let ptr28 = vec28.as_ptr().cast::<u8>();
+                                                    let len28 = vec28.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len28;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr28.cast_mut();
+                                                }
+                                                SignaturePart::Body => {
+                                                    *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                }
+                                                SignaturePart::Secret(e) => {
+                                                    *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                    let SecretPart { name: name29, encoding: encoding29 } = e;
+                                                    let vec30 = name29;
+                                                    let ptr30 = vec30.as_ptr().cast::<u8>();
+                                                    let len30 = vec30.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len30;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr30.cast_mut();
+                                                    *base
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>() = (encoding29.clone() as i32) as u8;
+                                                }
+                                                SignaturePart::Signature(e) => {
+                                                    *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                    let vec31 = e;
+                                                    let ptr31 = vec31.as_ptr().cast::<u8>();
+                                                    let len31 = vec31.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len31;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr31.cast_mut();
+                                                }
+                                            }
                                         }
                                     }
                                     *base
                                         .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len15;
+                                        .cast::<usize>() = len32;
                                     *base
                                         .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result15;
+                                        .cast::<*mut u8>() = result32;
+                                    *base
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (encoding20.clone() as i32) as u8;
+                                    match iterations20 {
+                                        Some(e) => {
+                                            *base
+                                                .add(4 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (1i32) as u8;
+                                            *base
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>() = _rt::as_i32(e);
+                                        }
+                                        None => {
+                                            *base
+                                                .add(4 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (0i32) as u8;
+                                        }
+                                    };
+                                    let vec36 = extra20;
+                                    let len36 = vec36.len();
+                                    let layout36 = _rt::alloc::Layout::from_size_align(
+                                            vec36.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result36, _cleanup36) = wit_bindgen::rt::Cleanup::new(
+                                        layout36,
+                                    );
+                                    cleanup_list.extend(_cleanup36);
+                                    for (i, e) in vec36.into_iter().enumerate() {
+                                        let base = result36
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            let super::super::super::polliwog::plugin::types::Extra {
+                                                key: key33,
+                                                value: value33,
+                                            } = e;
+                                            let vec34 = key33;
+                                            let ptr34 = vec34.as_ptr().cast::<u8>();
+                                            let len34 = vec34.len();
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len34;
+                                            *base.add(0).cast::<*mut u8>() = ptr34.cast_mut();
+                                            let vec35 = value33;
+                                            let ptr35 = vec35.as_ptr().cast::<u8>();
+                                            let len35 = vec35.len();
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len35;
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr35.cast_mut();
+                                        }
+                                    }
+                                    *base
+                                        .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len36;
+                                    *base
+                                        .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = result36;
                                 }
                             }
                             *base
-                                .add(10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len16;
+                                .add(13 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len37;
                             *base
-                                .add(9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result16;
+                                .add(12 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result37;
+                            match authentication0 {
+                                Some(e) => {
+                                    *base
+                                        .add(14 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (1i32) as u8;
+                                    match e {
+                                        Authentication::Basic(e) => {
+                                            *base
+                                                .add(15 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (0i32) as u8;
+                                            let Credentials { user: user38, password: password38 } = e;
+                                            let vec39 = user38;
+                                            let ptr39 = vec39.as_ptr().cast::<u8>();
+                                            let len39 = vec39.len();
+                                            *base
+                                                .add(17 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len39;
+                                            *base
+                                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr39.cast_mut();
+                                            let vec40 = password38;
+                                            let ptr40 = vec40.as_ptr().cast::<u8>();
+                                            let len40 = vec40.len();
+                                            *base
+                                                .add(19 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len40;
+                                            *base
+                                                .add(18 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr40.cast_mut();
+                                        }
+                                        Authentication::Digest(e) => {
+                                            *base
+                                                .add(15 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (1i32) as u8;
+                                            let Credentials { user: user41, password: password41 } = e;
+                                            let vec42 = user41;
+                                            let ptr42 = vec42.as_ptr().cast::<u8>();
+                                            let len42 = vec42.len();
+                                            *base
+                                                .add(17 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len42;
+                                            *base
+                                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr42.cast_mut();
+                                            let vec43 = password41;
+                                            let ptr43 = vec43.as_ptr().cast::<u8>();
+                                            let len43 = vec43.len();
+                                            *base
+                                                .add(19 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len43;
+                                            *base
+                                                .add(18 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr43.cast_mut();
+                                        }
+                                        Authentication::Bearer(e) => {
+                                            *base
+                                                .add(15 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (2i32) as u8;
+                                            let vec44 = e;
+                                            let ptr44 = vec44.as_ptr().cast::<u8>();
+                                            let len44 = vec44.len();
+                                            *base
+                                                .add(17 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len44;
+                                            *base
+                                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr44.cast_mut();
+                                        }
+                                    }
+                                }
+                                None => {
+                                    *base
+                                        .add(14 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (0i32) as u8;
+                                }
+                            };
                             match timeout_ms0 {
                                 Some(e) => {
                                     *base
-                                        .add(11 * ::core::mem::size_of::<*const u8>())
+                                        .add(20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (1i32) as u8;
                                     *base
-                                        .add(4 + 11 * ::core::mem::size_of::<*const u8>())
+                                        .add(4 + 20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>() = _rt::as_i32(e);
                                 }
                                 None => {
                                     *base
-                                        .add(11 * ::core::mem::size_of::<*const u8>())
+                                        .add(20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
                                 }
                             };
-                            let vec20 = extra0;
-                            let len20 = vec20.len();
-                            let layout20 = _rt::alloc::Layout::from_size_align(
-                                    vec20.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            let vec48 = extra0;
+                            let len48 = vec48.len();
+                            let layout48 = _rt::alloc::Layout::from_size_align(
+                                    vec48.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result20, _cleanup20) = wit_bindgen::rt::Cleanup::new(
-                                layout20,
+                            let (result48, _cleanup48) = wit_bindgen::rt::Cleanup::new(
+                                layout48,
                             );
-                            cleanup_list.extend(_cleanup20);
-                            for (i, e) in vec20.into_iter().enumerate() {
-                                let base = result20
+                            cleanup_list.extend(_cleanup48);
+                            for (i, e) in vec48.into_iter().enumerate() {
+                                let base = result48
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::polliwog::plugin::types::Extra {
-                                        key: key17,
-                                        value: value17,
+                                        key: key45,
+                                        value: value45,
                                     } = e;
-                                    let vec18 = key17;
-                                    let ptr18 = vec18.as_ptr().cast::<u8>();
-                                    let len18 = vec18.len();
+                                    let vec46 = key45;
+                                    let ptr46 = vec46.as_ptr().cast::<u8>();
+                                    let len46 = vec46.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len18;
-                                    *base.add(0).cast::<*mut u8>() = ptr18.cast_mut();
-                                    let vec19 = value17;
-                                    let ptr19 = vec19.as_ptr().cast::<u8>();
-                                    let len19 = vec19.len();
+                                        .cast::<usize>() = len46;
+                                    *base.add(0).cast::<*mut u8>() = ptr46.cast_mut();
+                                    let vec47 = value45;
+                                    let ptr47 = vec47.as_ptr().cast::<u8>();
+                                    let len47 = vec47.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len19;
+                                        .cast::<usize>() = len47;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr19.cast_mut();
+                                        .cast::<*mut u8>() = ptr47.cast_mut();
                                 }
                             }
                             *base
-                                .add(8 + 12 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len20;
+                                .add(8 + 21 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len48;
                             *base
-                                .add(8 + 11 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result20;
+                                .add(8 + 20 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result48;
                         }
                     }
-                    let ptr22 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    let ptr50 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "polliwog:plugin/http@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "fetch-all"]
-                        fn wit_import23(_: *mut u8, _: usize, _: *mut u8);
+                        fn wit_import51(_: *mut u8, _: usize, _: *mut u8);
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import23(_: *mut u8, _: usize, _: *mut u8) {
+                    unsafe extern "C" fn wit_import51(_: *mut u8, _: usize, _: *mut u8) {
                         unreachable!()
                     }
-                    wit_import23(result21, len21, ptr22);
-                    let l24 = *ptr22.add(0).cast::<*mut u8>();
-                    let l25 = *ptr22
+                    wit_import51(result49, len49, ptr50);
+                    let l52 = *ptr50.add(0).cast::<*mut u8>();
+                    let l53 = *ptr50
                         .add(::core::mem::size_of::<*const u8>())
                         .cast::<usize>();
-                    let base68 = l24;
-                    let len68 = l25;
-                    let mut result68 = _rt::Vec::with_capacity(len68);
-                    for i in 0..len68 {
-                        let base = base68
+                    let base96 = l52;
+                    let len96 = l53;
+                    let mut result96 = _rt::Vec::with_capacity(len96);
+                    for i in 0..len96 {
+                        let base = base96
                             .add(i * (80 + 12 * ::core::mem::size_of::<*const u8>()));
-                        let e68 = {
-                            let l26 = i32::from(*base.add(0).cast::<u8>());
-                            match l26 {
+                        let e96 = {
+                            let l54 = i32::from(*base.add(0).cast::<u8>());
+                            match l54 {
                                 0 => {
                                     let e = {
-                                        let l27 = i32::from(*base.add(8).cast::<u16>());
-                                        let l28 = *base
+                                        let l55 = i32::from(*base.add(8).cast::<u16>());
+                                        let l56 = *base
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l29 = *base
+                                        let l57 = *base
                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len30 = l29;
-                                        let bytes30 = _rt::Vec::from_raw_parts(
-                                            l28.cast(),
-                                            len30,
-                                            len30,
+                                        let len58 = l57;
+                                        let bytes58 = _rt::Vec::from_raw_parts(
+                                            l56.cast(),
+                                            len58,
+                                            len58,
                                         );
-                                        let l31 = *base
+                                        let l59 = *base
                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l32 = *base
+                                        let l60 = *base
                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base39 = l31;
-                                        let len39 = l32;
-                                        let mut result39 = _rt::Vec::with_capacity(len39);
-                                        for i in 0..len39 {
-                                            let base = base39
+                                        let base67 = l59;
+                                        let len67 = l60;
+                                        let mut result67 = _rt::Vec::with_capacity(len67);
+                                        for i in 0..len67 {
+                                            let base = base67
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            let e39 = {
-                                                let l33 = *base.add(0).cast::<*mut u8>();
-                                                let l34 = *base
+                                            let e67 = {
+                                                let l61 = *base.add(0).cast::<*mut u8>();
+                                                let l62 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len35 = l34;
-                                                let bytes35 = _rt::Vec::from_raw_parts(
-                                                    l33.cast(),
-                                                    len35,
-                                                    len35,
+                                                let len63 = l62;
+                                                let bytes63 = _rt::Vec::from_raw_parts(
+                                                    l61.cast(),
+                                                    len63,
+                                                    len63,
                                                 );
-                                                let l36 = *base
+                                                let l64 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l37 = *base
+                                                let l65 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len38 = l37;
-                                                let bytes38 = _rt::Vec::from_raw_parts(
-                                                    l36.cast(),
-                                                    len38,
-                                                    len38,
+                                                let len66 = l65;
+                                                let bytes66 = _rt::Vec::from_raw_parts(
+                                                    l64.cast(),
+                                                    len66,
+                                                    len66,
                                                 );
                                                 Header {
-                                                    name: _rt::string_lift(bytes35),
-                                                    value: _rt::string_lift(bytes38),
+                                                    name: _rt::string_lift(bytes63),
+                                                    value: _rt::string_lift(bytes66),
                                                 }
                                             };
-                                            result39.push(e39);
+                                            result67.push(e67);
                                         }
                                         _rt::cabi_dealloc(
-                                            base39,
-                                            len39 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base67,
+                                            len67 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
-                                        let l40 = *base
+                                        let l68 = *base
                                             .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l41 = *base
+                                        let l69 = *base
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len42 = l41;
-                                        let l43 = *base
+                                        let len70 = l69;
+                                        let l71 = *base
                                             .add(16 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
-                                        let l44 = *base
+                                        let l72 = *base
                                             .add(24 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
-                                        let l45 = *base
+                                        let l73 = *base
                                             .add(32 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
-                                        let l46 = *base
+                                        let l74 = *base
                                             .add(40 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
-                                        let l47 = *base
+                                        let l75 = *base
                                             .add(48 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<f64>();
-                                        let l48 = i32::from(
+                                        let l76 = i32::from(
                                             *base
                                                 .add(56 + 6 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         Response {
-                                            status: l27 as u16,
-                                            reason: _rt::string_lift(bytes30),
-                                            headers: result39,
+                                            status: l55 as u16,
+                                            reason: _rt::string_lift(bytes58),
+                                            headers: result67,
                                             body: <_ as From<
                                                 _rt::Vec<_>,
                                             >>::from(
-                                                _rt::Vec::from_raw_parts(l40.cast(), len42, len42),
+                                                _rt::Vec::from_raw_parts(l68.cast(), len70, len70),
                                             ),
                                             timing: Timing {
-                                                dns_ms: l43,
-                                                connect_ms: l44,
-                                                tls_ms: l45,
-                                                first_byte_ms: l46,
-                                                total_ms: l47,
+                                                dns_ms: l71,
+                                                connect_ms: l72,
+                                                tls_ms: l73,
+                                                first_byte_ms: l74,
+                                                total_ms: l75,
                                             },
-                                            tls: match l48 {
+                                            tls: match l76 {
                                                 0 => None,
                                                 1 => {
                                                     let e = {
-                                                        let l49 = *base
+                                                        let l77 = *base
                                                             .add(64 + 6 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l50 = *base
+                                                        let l78 = *base
                                                             .add(64 + 7 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len51 = l50;
-                                                        let bytes51 = _rt::Vec::from_raw_parts(
-                                                            l49.cast(),
-                                                            len51,
-                                                            len51,
+                                                        let len79 = l78;
+                                                        let bytes79 = _rt::Vec::from_raw_parts(
+                                                            l77.cast(),
+                                                            len79,
+                                                            len79,
                                                         );
-                                                        let l52 = *base
+                                                        let l80 = *base
                                                             .add(64 + 8 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l53 = *base
+                                                        let l81 = *base
                                                             .add(64 + 9 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len54 = l53;
-                                                        let bytes54 = _rt::Vec::from_raw_parts(
-                                                            l52.cast(),
-                                                            len54,
-                                                            len54,
+                                                        let len82 = l81;
+                                                        let bytes82 = _rt::Vec::from_raw_parts(
+                                                            l80.cast(),
+                                                            len82,
+                                                            len82,
                                                         );
-                                                        let l55 = *base
+                                                        let l83 = *base
                                                             .add(64 + 10 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l56 = *base
+                                                        let l84 = *base
                                                             .add(64 + 11 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let len57 = l56;
-                                                        let bytes57 = _rt::Vec::from_raw_parts(
-                                                            l55.cast(),
-                                                            len57,
-                                                            len57,
+                                                        let len85 = l84;
+                                                        let bytes85 = _rt::Vec::from_raw_parts(
+                                                            l83.cast(),
+                                                            len85,
+                                                            len85,
                                                         );
-                                                        let l58 = *base
+                                                        let l86 = *base
                                                             .add(64 + 12 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<i64>();
-                                                        let l59 = *base
+                                                        let l87 = *base
                                                             .add(72 + 12 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<i64>();
                                                         TlsInfo {
-                                                            fingerprint: _rt::string_lift(bytes51),
-                                                            subject: _rt::string_lift(bytes54),
-                                                            issuer: _rt::string_lift(bytes57),
-                                                            not_before: l58,
-                                                            not_after: l59,
+                                                            fingerprint: _rt::string_lift(bytes79),
+                                                            subject: _rt::string_lift(bytes82),
+                                                            issuer: _rt::string_lift(bytes85),
+                                                            not_before: l86,
+                                                            not_after: l87,
                                                         }
                                                     };
                                                     Some(e)
@@ -2006,41 +2988,41 @@ pub mod polliwog {
                                 }
                                 1 => {
                                     let e = {
-                                        let l60 = i32::from(*base.add(8).cast::<u8>());
-                                        let l61 = *base
+                                        let l88 = i32::from(*base.add(8).cast::<u8>());
+                                        let l89 = *base
                                             .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l62 = *base
+                                        let l90 = *base
                                             .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len63 = l62;
-                                        let bytes63 = _rt::Vec::from_raw_parts(
-                                            l61.cast(),
-                                            len63,
-                                            len63,
+                                        let len91 = l90;
+                                        let bytes91 = _rt::Vec::from_raw_parts(
+                                            l89.cast(),
+                                            len91,
+                                            len91,
                                         );
-                                        let l64 = *base
+                                        let l92 = *base
                                             .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l65 = *base
+                                        let l93 = *base
                                             .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len66 = l65;
-                                        let bytes66 = _rt::Vec::from_raw_parts(
-                                            l64.cast(),
-                                            len66,
-                                            len66,
+                                        let len94 = l93;
+                                        let bytes94 = _rt::Vec::from_raw_parts(
+                                            l92.cast(),
+                                            len94,
+                                            len94,
                                         );
-                                        let l67 = i32::from(
+                                        let l95 = i32::from(
                                             *base
                                                 .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         HttpError {
-                                            class: HttpErrorClass::_lift(l60 as u8),
-                                            code: _rt::string_lift(bytes63),
-                                            message: _rt::string_lift(bytes66),
-                                            retryable: _rt::bool_lift(l67 as u8),
+                                            class: HttpErrorClass::_lift(l88 as u8),
+                                            code: _rt::string_lift(bytes91),
+                                            message: _rt::string_lift(bytes94),
+                                            retryable: _rt::bool_lift(l95 as u8),
                                         }
                                     };
                                     Err(e)
@@ -2048,15 +3030,15 @@ pub mod polliwog {
                                 _ => _rt::invalid_enum_discriminant(),
                             }
                         };
-                        result68.push(e68);
+                        result96.push(e96);
                     }
                     _rt::cabi_dealloc(
-                        base68,
-                        len68 * (80 + 12 * ::core::mem::size_of::<*const u8>()),
+                        base96,
+                        len96 * (80 + 12 * ::core::mem::size_of::<*const u8>()),
                         8,
                     );
-                    let result69 = result68;
-                    result69
+                    let result97 = result96;
+                    result97
                 }
             }
         }
@@ -2159,6 +3141,8 @@ pub mod exports {
                     pub description: _rt::String,
                     /// Whether each endpoint must have it.
                     pub required: bool,
+                    /// Whether it is a private key in PEM. Such a secret can have several lines, and is the key of signatures only.
+                    pub private_key: bool,
                     /// A regular expression for the whole value. The host checks it. At most 1 KiB.
                     pub pattern: ::core::option::Option<_rt::String>,
                     /// The message for a value that does not match the pattern. At most 1 KiB.
@@ -2177,6 +3161,7 @@ pub mod exports {
                             .field("name", &self.name)
                             .field("description", &self.description)
                             .field("required", &self.required)
+                            .field("private-key", &self.private_key)
                             .field("pattern", &self.pattern)
                             .field("hint", &self.hint)
                             .field("example", &self.example)
@@ -2423,6 +3408,7 @@ pub mod exports {
                                     name: name12,
                                     description: description12,
                                     required: required12,
+                                    private_key: private_key12,
                                     pattern: pattern12,
                                     hint: hint12,
                                     example: example12,
@@ -2449,6 +3435,12 @@ pub mod exports {
                                 *base
                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>() = (match required12 {
+                                    true => 1,
+                                    false => 0,
+                                }) as u8;
+                                *base
+                                    .add(1 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>() = (match private_key12 {
                                     true => 1,
                                     false => 0,
                                 }) as u8;
@@ -4048,9 +5040,9 @@ pub mod exports {
                             }
                             Err(e) => {
                                 *ptr129.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::polliwog::plugin::types::Error as V144;
+                                use super::super::super::super::polliwog::plugin::types::Error as V151;
                                 match e {
-                                    V144::Transient(e) => {
+                                    V151::Transient(e) => {
                                         *ptr129
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
@@ -4143,7 +5135,7 @@ pub mod exports {
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = result136;
                                     }
-                                    V144::Permanent(e) => {
+                                    V151::Permanent(e) => {
                                         *ptr129
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
@@ -4236,6 +5228,99 @@ pub mod exports {
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = result143;
                                     }
+                                    V151::Misconfigured(e) => {
+                                        *ptr129
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code144,
+                                            message: message144,
+                                            retry_after_ms: retry_after_ms144,
+                                            extra: extra144,
+                                        } = e;
+                                        let vec145 = (code144.into_bytes()).into_boxed_slice();
+                                        let ptr145 = vec145.as_ptr().cast::<u8>();
+                                        let len145 = vec145.len();
+                                        ::core::mem::forget(vec145);
+                                        *ptr129
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len145;
+                                        *ptr129
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr145.cast_mut();
+                                        let vec146 = (message144.into_bytes()).into_boxed_slice();
+                                        let ptr146 = vec146.as_ptr().cast::<u8>();
+                                        let len146 = vec146.len();
+                                        ::core::mem::forget(vec146);
+                                        *ptr129
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len146;
+                                        *ptr129
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr146.cast_mut();
+                                        match retry_after_ms144 {
+                                            Some(e) => {
+                                                *ptr129
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr129
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr129
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec150 = extra144;
+                                        let len150 = vec150.len();
+                                        let layout150 = _rt::alloc::Layout::from_size_align(
+                                                vec150.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result150, _cleanup150) = wit_bindgen::rt::Cleanup::new(
+                                            layout150,
+                                        );
+                                        if let Some(cleanup) = _cleanup150 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec150.into_iter().enumerate() {
+                                            let base = result150
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key147,
+                                                    value: value147,
+                                                } = e;
+                                                let vec148 = (key147.into_bytes()).into_boxed_slice();
+                                                let ptr148 = vec148.as_ptr().cast::<u8>();
+                                                let len148 = vec148.len();
+                                                ::core::mem::forget(vec148);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len148;
+                                                *base.add(0).cast::<*mut u8>() = ptr148.cast_mut();
+                                                let vec149 = (value147.into_bytes()).into_boxed_slice();
+                                                let ptr149 = vec149.as_ptr().cast::<u8>();
+                                                let len149 = vec149.len();
+                                                ::core::mem::forget(vec149);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len149;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr149.cast_mut();
+                                            }
+                                        }
+                                        *ptr129
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len150;
+                                        *ptr129
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result150;
+                                    }
                                 }
                             }
                         };
@@ -4301,7 +5386,7 @@ pub mod exports {
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
-                                    _ => {
+                                    1 => {
                                         let l13 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -4345,6 +5430,53 @@ pub mod exports {
                                         _rt::cabi_dealloc(
                                             base23,
                                             len23 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                    _ => {
+                                        let l24 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l25 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l24, l25, 1);
+                                        let l26 = *arg0
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l27 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l26, l27, 1);
+                                        let l28 = *arg0
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l29 = *arg0
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base34 = l28;
+                                        let len34 = l29;
+                                        for i in 0..len34 {
+                                            let base = base34
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l30 = *base.add(0).cast::<*mut u8>();
+                                                let l31 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l30, l31, 1);
+                                                let l32 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l33 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l32, l33, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base34,
+                                            len34 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
@@ -5413,9 +6545,9 @@ pub mod exports {
                             }
                             Err(e) => {
                                 *ptr44.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::polliwog::plugin::types::Error as V95;
+                                use super::super::super::super::polliwog::plugin::types::Error as V102;
                                 match e {
-                                    V95::Transient(e) => {
+                                    V102::Transient(e) => {
                                         *ptr44
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
@@ -5508,7 +6640,7 @@ pub mod exports {
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = result87;
                                     }
-                                    V95::Permanent(e) => {
+                                    V102::Permanent(e) => {
                                         *ptr44
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
@@ -5600,6 +6732,99 @@ pub mod exports {
                                         *ptr44
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = result94;
+                                    }
+                                    V102::Misconfigured(e) => {
+                                        *ptr44
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code95,
+                                            message: message95,
+                                            retry_after_ms: retry_after_ms95,
+                                            extra: extra95,
+                                        } = e;
+                                        let vec96 = (code95.into_bytes()).into_boxed_slice();
+                                        let ptr96 = vec96.as_ptr().cast::<u8>();
+                                        let len96 = vec96.len();
+                                        ::core::mem::forget(vec96);
+                                        *ptr44
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len96;
+                                        *ptr44
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr96.cast_mut();
+                                        let vec97 = (message95.into_bytes()).into_boxed_slice();
+                                        let ptr97 = vec97.as_ptr().cast::<u8>();
+                                        let len97 = vec97.len();
+                                        ::core::mem::forget(vec97);
+                                        *ptr44
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len97;
+                                        *ptr44
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr97.cast_mut();
+                                        match retry_after_ms95 {
+                                            Some(e) => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr44
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec101 = extra95;
+                                        let len101 = vec101.len();
+                                        let layout101 = _rt::alloc::Layout::from_size_align(
+                                                vec101.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result101, _cleanup101) = wit_bindgen::rt::Cleanup::new(
+                                            layout101,
+                                        );
+                                        if let Some(cleanup) = _cleanup101 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec101.into_iter().enumerate() {
+                                            let base = result101
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key98,
+                                                    value: value98,
+                                                } = e;
+                                                let vec99 = (key98.into_bytes()).into_boxed_slice();
+                                                let ptr99 = vec99.as_ptr().cast::<u8>();
+                                                let len99 = vec99.len();
+                                                ::core::mem::forget(vec99);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len99;
+                                                *base.add(0).cast::<*mut u8>() = ptr99.cast_mut();
+                                                let vec100 = (value98.into_bytes()).into_boxed_slice();
+                                                let ptr100 = vec100.as_ptr().cast::<u8>();
+                                                let len100 = vec100.len();
+                                                ::core::mem::forget(vec100);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len100;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr100.cast_mut();
+                                            }
+                                        }
+                                        *ptr44
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len101;
+                                        *ptr44
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result101;
                                     }
                                 }
                             }
@@ -6040,7 +7265,7 @@ pub mod exports {
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
-                                    _ => {
+                                    1 => {
                                         let l88 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -6084,6 +7309,53 @@ pub mod exports {
                                         _rt::cabi_dealloc(
                                             base98,
                                             len98 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                    _ => {
+                                        let l99 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l100 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l99, l100, 1);
+                                        let l101 = *arg0
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l102 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l101, l102, 1);
+                                        let l103 = *arg0
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l104 = *arg0
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base109 = l103;
+                                        let len109 = l104;
+                                        for i in 0..len109 {
+                                            let base = base109
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l105 = *base.add(0).cast::<*mut u8>();
+                                                let l106 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l105, l106, 1);
+                                                let l107 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l108 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l107, l108, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base109,
+                                            len109 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
@@ -6888,9 +8160,9 @@ pub mod exports {
                             }
                             Err(e) => {
                                 *ptr44.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::polliwog::plugin::types::Error as V68;
+                                use super::super::super::super::polliwog::plugin::types::Error as V75;
                                 match e {
-                                    V68::Transient(e) => {
+                                    V75::Transient(e) => {
                                         *ptr44
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
@@ -6983,7 +8255,7 @@ pub mod exports {
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = result60;
                                     }
-                                    V68::Permanent(e) => {
+                                    V75::Permanent(e) => {
                                         *ptr44
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
@@ -7075,6 +8347,99 @@ pub mod exports {
                                         *ptr44
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = result67;
+                                    }
+                                    V75::Misconfigured(e) => {
+                                        *ptr44
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code68,
+                                            message: message68,
+                                            retry_after_ms: retry_after_ms68,
+                                            extra: extra68,
+                                        } = e;
+                                        let vec69 = (code68.into_bytes()).into_boxed_slice();
+                                        let ptr69 = vec69.as_ptr().cast::<u8>();
+                                        let len69 = vec69.len();
+                                        ::core::mem::forget(vec69);
+                                        *ptr44
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len69;
+                                        *ptr44
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr69.cast_mut();
+                                        let vec70 = (message68.into_bytes()).into_boxed_slice();
+                                        let ptr70 = vec70.as_ptr().cast::<u8>();
+                                        let len70 = vec70.len();
+                                        ::core::mem::forget(vec70);
+                                        *ptr44
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len70;
+                                        *ptr44
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr70.cast_mut();
+                                        match retry_after_ms68 {
+                                            Some(e) => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr44
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec74 = extra68;
+                                        let len74 = vec74.len();
+                                        let layout74 = _rt::alloc::Layout::from_size_align(
+                                                vec74.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result74, _cleanup74) = wit_bindgen::rt::Cleanup::new(
+                                            layout74,
+                                        );
+                                        if let Some(cleanup) = _cleanup74 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec74.into_iter().enumerate() {
+                                            let base = result74
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key71,
+                                                    value: value71,
+                                                } = e;
+                                                let vec72 = (key71.into_bytes()).into_boxed_slice();
+                                                let ptr72 = vec72.as_ptr().cast::<u8>();
+                                                let len72 = vec72.len();
+                                                ::core::mem::forget(vec72);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len72;
+                                                *base.add(0).cast::<*mut u8>() = ptr72.cast_mut();
+                                                let vec73 = (value71.into_bytes()).into_boxed_slice();
+                                                let ptr73 = vec73.as_ptr().cast::<u8>();
+                                                let len73 = vec73.len();
+                                                ::core::mem::forget(vec73);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len73;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr73.cast_mut();
+                                            }
+                                        }
+                                        *ptr44
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len74;
+                                        *ptr44
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result74;
                                     }
                                 }
                             }
@@ -7231,7 +8596,7 @@ pub mod exports {
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
-                                    _ => {
+                                    1 => {
                                         let l31 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
@@ -7275,6 +8640,53 @@ pub mod exports {
                                         _rt::cabi_dealloc(
                                             base41,
                                             len41 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                    _ => {
+                                        let l42 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l43 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l42, l43, 1);
+                                        let l44 = *arg0
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l45 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l44, l45, 1);
+                                        let l46 = *arg0
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l47 = *arg0
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base52 = l46;
+                                        let len52 = l47;
+                                        for i in 0..len52 {
+                                            let base = base52
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l48 = *base.add(0).cast::<*mut u8>();
+                                                let l49 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l48, l49, 1);
+                                                let l50 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l51 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l50, l51, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base52,
+                                            len52 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
@@ -7485,8 +8897,8 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1906] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd1\x0d\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2389] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb4\x11\x01A\x02\x01\
 A\x0c\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
 e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\
 \x01\x01\x01@\x03\x03keys\x05value\x02\x06ttl-msy\0\x05\x04\0\x03set\x01\x06\x01\
@@ -7495,39 +8907,48 @@ e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
 status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\x0a\
-\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x02\x09transient\x01\x0d\0\x09perm\
-anent\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\x01r\x09\x02ids\x04names\
-\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07secrets\x10\x0atimeout-msy\
-\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpolliwog:plugin/types@0.1.0\x05\
-\x01\x02\x03\0\x01\x0ctimestamp-ms\x01B\x04\x02\x03\x02\x01\x02\x04\0\x0ctimesta\
-mp-ms\x03\0\0\x01@\0\0\x01\x04\0\x03now\x01\x02\x03\0\x1bpolliwog:plugin/clock@0\
-.1.0\x05\x03\x02\x03\0\x01\x05extra\x01B.\x02\x03\x02\x01\x02\x04\0\x0ctimestamp\
--ms\x03\0\0\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x02\x01m\x07\x03get\x04head\
-\x04post\x03put\x05patch\x06delete\x07options\x04\0\x06method\x03\0\x04\x01r\x02\
-\x04names\x05values\x04\0\x06header\x03\0\x06\x01m\x03\x03raw\x04form\x04json\x04\
-\0\x0dbody-encoding\x03\0\x08\x01q\x03\x0cjson-pointer\x01s\0\x06header\x01s\0\x06\
-cookie\x01s\0\x04\0\x0ecapture-source\x03\0\x0a\x01p\x03\x01r\x04\x04names\x06so\
-urce\x0b\x06ttl-msy\x05extra\x0c\x04\0\x07capture\x03\0\x0d\x01p\x07\x01p}\x01k\x10\
-\x01p\x0e\x01ky\x01r\x08\x06method\x05\x04paths\x07headers\x0f\x04body\x11\x0dbo\
-dy-encoding\x09\x08captures\x12\x0atimeout-ms\x13\x05extra\x0c\x04\0\x07request\x03\
-\0\x14\x01r\x05\x06dns-msu\x0aconnect-msu\x06tls-msu\x0dfirst-byte-msu\x08total-\
-msu\x04\0\x06timing\x03\0\x16\x01r\x05\x0bfingerprints\x07subjects\x06issuers\x0a\
-not-before\x01\x09not-after\x01\x04\0\x08tls-info\x03\0\x18\x01k\x19\x01r\x06\x06\
-status{\x06reasons\x07headers\x0f\x04body\x10\x06timing\x17\x03tls\x1a\x04\0\x08\
-response\x03\0\x1b\x01m\x0b\x07refused\x0bname-lookup\x12connection-refused\x11c\
-onnection-failed\x0bcertificate\x08protocol\x06closed\x07timeout\x09call-over\x0e\
-body-too-large\x05other\x04\0\x10http-error-class\x03\0\x1d\x01r\x04\x05class\x1e\
-\x04codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\x03\0\x1f\x01@\x01\x04\
-names\0s\x04\0\x09reference\x01!\x01@\x01\x04names\0\x7f\x04\0\x0ahas-secret\x01\
-\"\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x01#\x01j\x01\x1c\x01\x20\x01@\
-\x01\x07request\x15\0$\x04\0\x05fetch\x01%\x01p\x15\x01p$\x01@\x01\x08requests&\0\
-'\x04\0\x09fetch-all\x01(\x03\0\x1apolliwog:plugin/http@0.1.0\x05\x05\x01B\x04\x01\
-m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\
-\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x19polliwog:plugin/\
-log@0.1.0\x05\x06\x04\07polliwog:sdk/everything-with-all-of-its-exports-removed\x04\
-\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\
-\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61\
-.1";
+\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x03\x09transient\x01\x0d\0\x09perm\
+anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
+\x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
+ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
+iwog:plugin/types@0.1.0\x05\x01\x02\x03\0\x01\x0ctimestamp-ms\x01B\x04\x02\x03\x02\
+\x01\x02\x04\0\x0ctimestamp-ms\x03\0\0\x01@\0\0\x01\x04\0\x03now\x01\x02\x03\0\x1b\
+polliwog:plugin/clock@0.1.0\x05\x03\x02\x03\0\x01\x05extra\x01B@\x02\x03\x02\x01\
+\x02\x04\0\x0ctimestamp-ms\x03\0\0\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x02\x01\
+r\x02\x04names\x05values\x04\0\x06header\x03\0\x04\x01m\x03\x03raw\x04form\x04js\
+on\x04\0\x0dbody-encoding\x03\0\x06\x01q\x04\x0cjson-pointer\x01s\0\x06header\x01\
+s\0\x06cookie\x01s\0\x07pattern\x01s\0\x04\0\x0ecapture-source\x03\0\x08\x01r\x02\
+\x06lowest{\x07highest{\x04\0\x0cstatus-range\x03\0\x0a\x01p\x0b\x01p\x03\x01r\x06\
+\x04names\x06source\x09\x06ttl-msy\x08statuses\x0c\x08optional\x7f\x05extra\x0d\x04\
+\0\x07capture\x03\0\x0e\x01m\x05\x04utf8\x07utf16le\x06base64\x06base32\x03hex\x04\
+\0\x0fsecret-encoding\x03\0\x10\x01r\x02\x04names\x08encoding\x11\x04\0\x0bsecre\
+t-part\x03\0\x12\x01p}\x01q\x04\x05bytes\x01\x14\0\x04body\0\0\x06secret\x01\x13\
+\0\x09signature\x01s\0\x04\0\x0esignature-part\x03\0\x15\x01m\x04\x03raw\x03hex\x06\
+base64\x09base64url\x04\0\x12signature-encoding\x03\0\x17\x01p\x16\x01ky\x01r\x07\
+\x04names\x09algorithms\x03key\x19\x05input\x19\x08encoding\x18\x0aiterations\x1a\
+\x05extra\x0d\x04\0\x09signature\x03\0\x1b\x01r\x02\x04users\x08passwords\x04\0\x0b\
+credentials\x03\0\x1d\x01q\x03\x05basic\x01\x1e\0\x06digest\x01\x1e\0\x06bearer\x01\
+s\0\x04\0\x0eauthentication\x03\0\x1f\x01p\x05\x01k\x14\x01p\x0f\x01p\x1c\x01k\x20\
+\x01r\x0a\x06methods\x04paths\x07headers!\x04body\"\x0dbody-encoding\x07\x08capt\
+ures#\x0asignatures$\x0eauthentication%\x0atimeout-ms\x1a\x05extra\x0d\x04\0\x07\
+request\x03\0&\x01r\x05\x06dns-msu\x0aconnect-msu\x06tls-msu\x0dfirst-byte-msu\x08\
+total-msu\x04\0\x06timing\x03\0(\x01r\x05\x0bfingerprints\x07subjects\x06issuers\
+\x0anot-before\x01\x09not-after\x01\x04\0\x08tls-info\x03\0*\x01k+\x01r\x06\x06s\
+tatus{\x06reasons\x07headers!\x04body\x14\x06timing)\x03tls,\x04\0\x08response\x03\
+\0-\x01m\x0f\x06denied\x10invalid-argument\x0bname-lookup\x12connection-refused\x0b\
+unreachable\x11connection-failed\x0bcertificate\x08protocol\x06closed\x07timeout\
+\x09call-over\x0ebody-too-large\x07capture\x05limit\x05other\x04\0\x10http-error\
+-class\x03\0/\x01r\x04\x05class0\x04codes\x07messages\x09retryable\x7f\x04\0\x0a\
+http-error\x03\01\x01@\x01\x04names\0s\x04\0\x09reference\x013\x01@\x01\x04names\
+\0\x7f\x04\0\x0ahas-secret\x014\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x01\
+5\x01j\x01.\x012\x01@\x01\x07request'\06\x04\0\x05fetch\x017\x01p'\x01p6\x01@\x01\
+\x08requests8\09\x04\0\x09fetch-all\x01:\x03\0\x1apolliwog:plugin/http@0.1.0\x05\
+\x05\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
+\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x19\
+polliwog:plugin/log@0.1.0\x05\x06\x04\07polliwog:sdk/everything-with-all-of-its-\
+exports-removed\x04\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\
+\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bi\
+ndgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {
@@ -7565,30 +8986,30 @@ macro_rules! __export_exports_definition_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-definition:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 974] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1004] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc5\x06\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe3\x06\x01A\x02\x01\
 A\x06\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
 status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\x0a\
-\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x02\x09transient\x01\x0d\0\x09perm\
-anent\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\x01r\x09\x02ids\x04names\
-\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07secrets\x10\x0atimeout-msy\
-\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpolliwog:plugin/types@0.1.0\x05\
-\0\x02\x03\0\0\x04json\x02\x03\0\0\x05extra\x01B\x14\x02\x03\x02\x01\x01\x04\0\x04\
-json\x03\0\0\x02\x03\x02\x01\x02\x04\0\x05extra\x03\0\x02\x01ks\x01p\x03\x01r\x07\
-\x04names\x0bdescriptions\x08required\x7f\x07pattern\x04\x04hint\x04\x07example\x04\
-\x05extra\x05\x04\0\x0bsecret-spec\x03\0\x06\x01ps\x01p\x07\x01ky\x01r\x0c\x04ki\
-nds\x05titles\x07versions\x07summarys\x08homepage\x04\x07license\x04\x07schemes\x08\
-\x0fsettings-schema\x01\x07secrets\x09\x13default-interval-ms\x0a\x12default-tim\
-eout-msy\x05extra\x05\x04\0\x0adescriptor\x03\0\x0b\x01r\x03\x07setting\x04\x07m\
-essages\x05extra\x05\x04\0\x10settings-problem\x03\0\x0d\x01@\0\0\x0c\x04\0\x08d\
-escribe\x01\x0f\x01p\x0e\x01@\x01\x08settings\x01\0\x10\x04\0\x0echeck-settings\x01\
-\x11\x04\0\x20polliwog:plugin/definition@0.1.0\x05\x03\x04\0\x1fpolliwog:sdk/exp\
-orts-definition\x04\0\x0b\x18\x01\0\x12exports-definition\x03\0\0\0G\x09producer\
-s\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.6\
-1.1";
+\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x03\x09transient\x01\x0d\0\x09perm\
+anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
+\x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
+ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
+iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x04json\x02\x03\0\0\x05extra\x01B\x14\x02\
+\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\0\x05extra\x03\0\x02\
+\x01ks\x01p\x03\x01r\x08\x04names\x0bdescriptions\x08required\x7f\x0bprivate-key\
+\x7f\x07pattern\x04\x04hint\x04\x07example\x04\x05extra\x05\x04\0\x0bsecret-spec\
+\x03\0\x06\x01ps\x01p\x07\x01ky\x01r\x0c\x04kinds\x05titles\x07versions\x07summa\
+rys\x08homepage\x04\x07license\x04\x07schemes\x08\x0fsettings-schema\x01\x07secr\
+ets\x09\x13default-interval-ms\x0a\x12default-timeout-msy\x05extra\x05\x04\0\x0a\
+descriptor\x03\0\x0b\x01r\x03\x07setting\x04\x07messages\x05extra\x05\x04\0\x10s\
+ettings-problem\x03\0\x0d\x01@\0\0\x0c\x04\0\x08describe\x01\x0f\x01p\x0e\x01@\x01\
+\x08settings\x01\0\x10\x04\0\x0echeck-settings\x01\x11\x04\0\x20polliwog:plugin/\
+definition@0.1.0\x05\x03\x04\0\x1fpolliwog:sdk/exports-definition\x04\0\x0b\x18\x01\
+\0\x12exports-definition\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-\
+component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -7626,33 +9047,34 @@ macro_rules! __export_exports_notifier_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-notifier:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1099] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1116] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc4\x07\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd5\x07\x01A\x02\x01\
 A\x0a\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
 status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\x0a\
-\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x02\x09transient\x01\x0d\0\x09perm\
-anent\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\x01r\x09\x02ids\x04names\
-\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07secrets\x10\x0atimeout-msy\
-\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpolliwog:plugin/types@0.1.0\x05\
-\0\x02\x03\0\0\x0ctimestamp-ms\x02\x03\0\0\x05label\x02\x03\0\0\x05extra\x02\x03\
-\0\0\x06status\x02\x03\0\0\x08endpoint\x02\x03\0\0\x05error\x01B\x1c\x02\x03\x02\
-\x01\x01\x04\0\x0ctimestamp-ms\x03\0\0\x02\x03\x02\x01\x02\x04\0\x05label\x03\0\x02\
-\x02\x03\x02\x01\x03\x04\0\x05extra\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06statu\
-s\x03\0\x06\x02\x03\x02\x01\x05\x04\0\x08endpoint\x03\0\x08\x02\x03\x02\x01\x06\x04\
-\0\x05error\x03\0\x0a\x01p\x05\x01r\x02\x11needs-every-alert\x7f\x05extra\x0c\x04\
-\0\x0edelivery-rules\x03\0\x0d\x01ks\x01k\x01\x01p\x03\x01r\x10\x0bfingerprints\x05\
-events\x06status\x07\x05classs\x09target-id\x0f\x0btarget-names\x04kinds\x0adepe\
-ndency\x0f\x05titles\x07summarys\x05since\x01\x0bresolved-at\x10\x06labels\x11\x04\
-link\x0f\x0asuppressesy\x05extra\x0c\x04\0\x05alert\x03\0\x12\x01p\x13\x01r\x06\x02\
-ids\x05group\x11\x06alerts\x14\x07omittedy\x04link\x0f\x05extra\x0c\x04\0\x0cnot\
-ification\x03\0\x15\x01@\0\0\x0e\x04\0\x11describe-delivery\x01\x17\x01j\0\x01\x0b\
-\x01@\x02\x07channel\x09\x0cnotification\x16\0\x18\x04\0\x04send\x01\x19\x04\0\x1e\
-polliwog:plugin/notifier@0.1.0\x05\x07\x04\0\x1dpolliwog:sdk/exports-notifier\x04\
-\0\x0b\x16\x01\0\x10exports-notifier\x03\0\0\0G\x09producers\x01\x0cprocessed-by\
-\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x03\x09transient\x01\x0d\0\x09perm\
+anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
+\x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
+ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
+iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x0ctimestamp-ms\x02\x03\0\0\x05label\x02\
+\x03\0\0\x05extra\x02\x03\0\0\x06status\x02\x03\0\0\x08endpoint\x02\x03\0\0\x05e\
+rror\x01B\x1c\x02\x03\x02\x01\x01\x04\0\x0ctimestamp-ms\x03\0\0\x02\x03\x02\x01\x02\
+\x04\0\x05label\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x05extra\x03\0\x04\x02\x03\x02\
+\x01\x04\x04\0\x06status\x03\0\x06\x02\x03\x02\x01\x05\x04\0\x08endpoint\x03\0\x08\
+\x02\x03\x02\x01\x06\x04\0\x05error\x03\0\x0a\x01p\x05\x01r\x02\x11needs-every-a\
+lert\x7f\x05extra\x0c\x04\0\x0edelivery-rules\x03\0\x0d\x01ks\x01k\x01\x01p\x03\x01\
+r\x10\x0bfingerprints\x05events\x06status\x07\x05classs\x09target-id\x0f\x0btarg\
+et-names\x04kinds\x0adependency\x0f\x05titles\x07summarys\x05since\x01\x0bresolv\
+ed-at\x10\x06labels\x11\x04link\x0f\x0asuppressesy\x05extra\x0c\x04\0\x05alert\x03\
+\0\x12\x01p\x13\x01r\x06\x02ids\x05group\x11\x06alerts\x14\x07omittedy\x04link\x0f\
+\x05extra\x0c\x04\0\x0cnotification\x03\0\x15\x01@\0\0\x0e\x04\0\x11describe-del\
+ivery\x01\x17\x01j\0\x01\x0b\x01@\x02\x07channel\x09\x0cnotification\x16\0\x18\x04\
+\0\x04send\x01\x19\x04\0\x1epolliwog:plugin/notifier@0.1.0\x05\x07\x04\0\x1dpoll\
+iwog:sdk/exports-notifier\x04\0\x0b\x16\x01\0\x10exports-notifier\x03\0\0\0G\x09\
+producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rus\
+t\x060.61.1";
         };
     };
 }
@@ -7689,35 +9111,35 @@ macro_rules! __export_exports_poller_impl {
         =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-poller:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1139] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1156] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xee\x07\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xff\x07\x01A\x02\x01\
 A\x0b\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
 status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\x0a\
-\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x02\x09transient\x01\x0d\0\x09perm\
-anent\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\x01r\x09\x02ids\x04names\
-\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07secrets\x10\x0atimeout-msy\
-\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpolliwog:plugin/types@0.1.0\x05\
-\0\x02\x03\0\0\x04json\x02\x03\0\0\x0ctimestamp-ms\x02\x03\0\0\x05label\x02\x03\0\
-\0\x05extra\x02\x03\0\0\x06status\x02\x03\0\0\x08endpoint\x02\x03\0\0\x05error\x01\
-B#\x02\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\0\x0ctimest\
-amp-ms\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x05label\x03\0\x04\x02\x03\x02\x01\x04\
-\x04\0\x05extra\x03\0\x06\x02\x03\x02\x01\x05\x04\0\x06status\x03\0\x08\x02\x03\x02\
-\x01\x06\x04\0\x08endpoint\x03\0\x0a\x02\x03\x02\x01\x07\x04\0\x05error\x03\0\x0c\
-\x01ks\x01kz\x01ku\x01k\x03\x01k\x01\x01p\x07\x01r\x10\x04names\x05title\x0e\x04\
-kind\x0e\x06status\x09\x07skipped\x7f\x04code\x0f\x0alatency-ms\x10\x0bdescripti\
-on\x0e\x06impact\x0e\x0achecked-at\x11\x05error\x12\x0derror-message\x0e\x07cont\
-act\x12\x0dcheck-details\x12\x06parent\x0e\x05extra\x13\x04\0\x0adependency\x03\0\
-\x14\x01m\x03\x05gauge\x07counter\x07untyped\x04\0\x0bsample-kind\x03\0\x16\x01p\
-\x05\x01r\x05\x04names\x04kind\x17\x06labels\x18\x05valueu\x05extra\x13\x04\0\x06\
-sample\x03\0\x19\x01p\x15\x01ps\x01p\x1a\x01r\x05\x0cdependencies\x1b\x04kept\x1c\
-\x07samples\x1d\x08warnings\x1c\x05extra\x13\x04\0\x06report\x03\0\x1e\x01j\x01\x1f\
-\x01\x0d\x01@\x01\x06target\x0b\0\x20\x04\0\x04poll\x01!\x04\0\x1cpolliwog:plugi\
-n/poller@0.1.0\x05\x08\x04\0\x1bpolliwog:sdk/exports-poller\x04\0\x0b\x14\x01\0\x0e\
-exports-poller\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x07\
-0.258.3\x10wit-bindgen-rust\x060.61.1";
+\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x03\x09transient\x01\x0d\0\x09perm\
+anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
+\x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
+ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
+iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x04json\x02\x03\0\0\x0ctimestamp-ms\x02\
+\x03\0\0\x05label\x02\x03\0\0\x05extra\x02\x03\0\0\x06status\x02\x03\0\0\x08endp\
+oint\x02\x03\0\0\x05error\x01B#\x02\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\
+\x02\x01\x02\x04\0\x0ctimestamp-ms\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x05label\x03\
+\0\x04\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x06\x02\x03\x02\x01\x05\x04\0\x06\
+status\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x08endpoint\x03\0\x0a\x02\x03\x02\x01\
+\x07\x04\0\x05error\x03\0\x0c\x01ks\x01kz\x01ku\x01k\x03\x01k\x01\x01p\x07\x01r\x10\
+\x04names\x05title\x0e\x04kind\x0e\x06status\x09\x07skipped\x7f\x04code\x0f\x0al\
+atency-ms\x10\x0bdescription\x0e\x06impact\x0e\x0achecked-at\x11\x05error\x12\x0d\
+error-message\x0e\x07contact\x12\x0dcheck-details\x12\x06parent\x0e\x05extra\x13\
+\x04\0\x0adependency\x03\0\x14\x01m\x03\x05gauge\x07counter\x07untyped\x04\0\x0b\
+sample-kind\x03\0\x16\x01p\x05\x01r\x05\x04names\x04kind\x17\x06labels\x18\x05va\
+lueu\x05extra\x13\x04\0\x06sample\x03\0\x19\x01p\x15\x01ps\x01p\x1a\x01r\x05\x0c\
+dependencies\x1b\x04kept\x1c\x07samples\x1d\x08warnings\x1c\x05extra\x13\x04\0\x06\
+report\x03\0\x1e\x01j\x01\x1f\x01\x0d\x01@\x01\x06target\x0b\0\x20\x04\0\x04poll\
+\x01!\x04\0\x1cpolliwog:plugin/poller@0.1.0\x05\x08\x04\0\x1bpolliwog:sdk/export\
+s-poller\x04\0\x0b\x14\x01\0\x0eexports-poller\x03\0\0\0G\x09producers\x01\x0cpr\
+ocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -7754,29 +9176,29 @@ macro_rules! __export_exports_setup_impl {
         =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-setup:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 904] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 921] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x84\x06\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x95\x06\x01A\x02\x01\
 A\x08\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
 status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\x0a\
-\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x02\x09transient\x01\x0d\0\x09perm\
-anent\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\x01r\x09\x02ids\x04names\
-\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07secrets\x10\x0atimeout-msy\
-\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpolliwog:plugin/types@0.1.0\x05\
-\0\x02\x03\0\0\x04json\x02\x03\0\0\x05extra\x02\x03\0\0\x08endpoint\x02\x03\0\0\x05\
-error\x01B\x16\x02\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\
-\0\x05extra\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x08endpoint\x03\0\x04\x02\x03\x02\
-\x01\x04\x04\0\x05error\x03\0\x06\x01k{\x01ks\x01ps\x01p\x03\x01r\x09\x04port\x08\
-\x0bpublic-paths\x0epublic-pointer\x09\x13fingerprint-command\x09\x08commands\x0a\
-\x07account\x09\x08settings\x01\x0bhas-members\x7f\x05extra\x0b\x04\0\x05guide\x03\
-\0\x0c\x01r\x04\x04names\x07address\x09\x0bfingerprint\x09\x05extra\x0b\x04\0\x06\
-member\x03\0\x0e\x01@\0\0\x0d\x04\0\x0edescribe-setup\x01\x10\x01p\x0f\x01j\x01\x11\
-\x01\x07\x01@\x01\x06target\x05\0\x12\x04\0\x07members\x01\x13\x04\0\x1bpolliwog\
-:plugin/setup@0.1.0\x05\x05\x04\0\x1apolliwog:sdk/exports-setup\x04\0\x0b\x13\x01\
-\0\x0dexports-setup\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-compo\
-nent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x03\x09transient\x01\x0d\0\x09perm\
+anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
+\x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
+ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
+iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x04json\x02\x03\0\0\x05extra\x02\x03\0\
+\0\x08endpoint\x02\x03\0\0\x05error\x01B\x16\x02\x03\x02\x01\x01\x04\0\x04json\x03\
+\0\0\x02\x03\x02\x01\x02\x04\0\x05extra\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x08e\
+ndpoint\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x05error\x03\0\x06\x01k{\x01ks\x01ps\
+\x01p\x03\x01r\x09\x04port\x08\x0bpublic-paths\x0epublic-pointer\x09\x13fingerpr\
+int-command\x09\x08commands\x0a\x07account\x09\x08settings\x01\x0bhas-members\x7f\
+\x05extra\x0b\x04\0\x05guide\x03\0\x0c\x01r\x04\x04names\x07address\x09\x0bfinge\
+rprint\x09\x05extra\x0b\x04\0\x06member\x03\0\x0e\x01@\0\0\x0d\x04\0\x0edescribe\
+-setup\x01\x10\x01p\x0f\x01j\x01\x11\x01\x07\x01@\x01\x06target\x05\0\x12\x04\0\x07\
+members\x01\x13\x04\0\x1bpolliwog:plugin/setup@0.1.0\x05\x05\x04\0\x1apolliwog:s\
+dk/exports-setup\x04\0\x0b\x13\x01\0\x0dexports-setup\x03\0\0\0G\x09producers\x01\
+\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

@@ -20,6 +20,7 @@ impl SecretSpec {
             name: name.into(),
             description: description.into(),
             required: true,
+            private_key: false,
             pattern: None,
             hint: None,
             example: None,
@@ -30,6 +31,18 @@ impl SecretSpec {
     /// Creates the description of a secret that an operator may configure.
     pub fn optional(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self { required: false, ..Self::required(name, description) }
+    }
+
+    /// Makes it a private key in PEM, which signs requests and is inserted nowhere. Its value can have several lines.
+    ///
+    /// ```
+    /// use polliwog_sdk::SecretSpec;
+    ///
+    /// assert!(SecretSpec::required("key", "the private key of the service account").private_key().private_key);
+    /// ```
+    #[must_use]
+    pub fn private_key(self) -> Self {
+        Self { private_key: true, ..self }
     }
 
     /// Sets a regular expression for the whole value, and the message for a value that does not match it. The host
@@ -79,7 +92,7 @@ impl fmt::Display for SettingsProblem {
 /// became invalid with a new version of the plugin.
 impl From<SettingsProblem> for CallError {
     fn from(problem: SettingsProblem) -> Self {
-        Self::permanent("bad_settings", problem.to_string())
+        Self::misconfigured("bad_settings", problem.to_string())
     }
 }
 
@@ -119,7 +132,7 @@ impl Endpoint {
 pub(crate) fn settings_of<T: DeserializeOwned>(endpoint: &Endpoint, kind: &str) -> Result<T, CallError> {
     serde_json::from_str(&endpoint.settings).map_err(|error| {
         let message = format!("the settings are not valid for kind {kind}: {error}");
-        CallError::permanent("bad_settings", message)
+        CallError::misconfigured("bad_settings", message)
     })
 }
 

@@ -4,13 +4,16 @@
 //! contract.
 
 mod cached;
-
 use crate::bindings::polliwog::plugin::http as contract;
 use crate::{CallError, Dependency, Failure, Report};
 use serde::Deserialize;
+use std::ops::RangeInclusive;
 use std::time::{Duration, UNIX_EPOCH};
 
-pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClass, Method, TlsInfo};
+mod signature;
+
+pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClass, SecretEncoding, TlsInfo};
+pub use signature::{Key, Part, Signature};
 
 /// A request builder.
 #[derive(Clone)]
@@ -25,16 +28,18 @@ pub struct Response {
 }
 
 impl Request {
-    /// Creates a request. `path` is a path and query, resolved against the target's URL (`""` is the URL itself), or an
-    /// absolute URL with one of the target's origins.
-    pub fn new(method: Method, path: impl Into<String>) -> Self {
+    /// Creates a request. `method` is in upper case, for example "POST". `path` is a path and query, resolved against
+    /// the target's URL (`""` is the URL itself), or an absolute URL with one of the target's origins.
+    pub fn new(method: impl Into<String>, path: impl Into<String>) -> Self {
         Self(contract::Request {
-            method,
+            method: method.into(),
             path: path.into(),
             headers: Vec::new(),
             body: None,
             body_encoding: BodyEncoding::Raw,
             captures: Vec::new(),
+            signatures: Vec::new(),
+            authentication: None,
             timeout_ms: None,
             extra: Vec::new(),
         })
@@ -42,7 +47,7 @@ impl Request {
 
     /// Creates a GET request.
     pub fn get(path: impl Into<String>) -> Self {
-        Self::new(Method::Get, path)
+        Self::new("GET", path)
     }
 
     /// Creates a GET request that accepts JSON, with headers that the operator configured.
@@ -53,7 +58,7 @@ impl Request {
 
     /// Creates a POST request with a JSON body. The host replaces references to secrets in it: see [`secret`].
     pub fn post_json(path: impl Into<String>, body: &serde_json::Value) -> Self {
-        let plain = Self::new(Method::Post, path).header("content-type", "application/json");
+        let plain = Self::new("POST", path).header("content-type", "application/json");
         plain.body(body.to_string(), BodyEncoding::Json)
     }
 
@@ -73,12 +78,80 @@ impl Request {
     }
 
     /// Captures a part of a 2xx response as a secret of this name, for this target and this version of the plugin. The
-    /// host stores it for `ttl`, at most a day. The plugin sees asterisks instead. See [`has_secret`] and
-    /// [`forget_secret`].
+    /// host stores it for `ttl`, at most a week. The plugin sees asterisks instead. See [`has_secret`] and
+    /// [`forget_secret`]. If the response lacks the value, the request fails with the class
+    /// [`HttpErrorClass::Capture`].
     #[must_use]
-    pub fn capture(mut self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
-        let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
-        self.0.captures.push(contract::Capture { name: name.into(), source, ttl_ms, extra: Vec::new() });
+    pub fn capture(self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
+        self.capture_where(name, source, ttl, |_| {})
+    }
+
+    /// Like [`Self::capture`], but a response may lack the value.
+    #[must_use]
+    pub fn capture_optional(self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
+        self.capture_where(name, source, ttl, |capture| capture.optional = true)
+    }
+
+    /// Like [`Self::capture`], from responses with other statuses than 2xx, for example the challenge of a 401.
+    #[must_use]
+    pub fn capture_from(
+        self,
+        statuses: RangeInclusive<u16>,
+        name: impl Into<String>,
+        source: CaptureSource,
+        ttl: Duration,
+    ) -> Self {
+        let (lowest, highest) = statuses.into_inner();
+        let range = contract::StatusRange { lowest, highest };
+        self.capture_where(name, source, ttl, |capture| capture.statuses.push(range))
+    }
+
+    fn capture_where(
+        mut self,
+        name: impl Into<String>,
+        source: CaptureSource,
+        ttl: Duration,
+        change: impl FnOnce(&mut contract::Capture),
+    ) -> Self {
+        let (name, ttl_ms) = (name.into(), u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
+        let (statuses, optional, extra) = (Vec::new(), false, Vec::new());
+        let mut capture = contract::Capture { name, source, ttl_ms, statuses, optional, extra };
+        change(&mut capture);
+        self.0.captures.push(capture);
+        self
+    }
+
+    /// Lets the host compute a signature, whose result [`signature`] refers to. Signatures are computed in the order in
+    /// which they are added.
+    #[must_use]
+    pub fn sign(mut self, name: impl Into<String>, signature: Signature) -> Self {
+        self.0.signatures.push(signature.named(name.into()));
+        self
+    }
+
+    /// Lets the host log in with Basic authentication. `password` is the name of a secret.
+    #[must_use]
+    pub fn basic_auth(self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        let credentials = contract::Credentials { user: user.into(), password: password.into() };
+        self.authentication(contract::Authentication::Basic(credentials))
+    }
+
+    /// Lets the host log in with Digest authentication. `password` is the name of a secret. The host sends the request
+    /// twice if it has no challenge of this origin yet.
+    #[must_use]
+    pub fn digest_auth(self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        let credentials = contract::Credentials { user: user.into(), password: password.into() };
+        self.authentication(contract::Authentication::Digest(credentials))
+    }
+
+    /// Lets the host send a secret as a bearer token. `token` is the name of the secret.
+    #[must_use]
+    pub fn bearer_auth(self, token: impl Into<String>) -> Self {
+        self.authentication(contract::Authentication::Bearer(token.into()))
+    }
+
+    fn authentication(mut self, authentication: contract::Authentication) -> Self {
+        self.0.authentication = Some(authentication);
         self
     }
 
@@ -129,7 +202,7 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
 }
 
 impl<K> Fetched<K> {
-    /// Fails if all requests failed, with the most relevant failure: a permanent one before a transient one.
+    /// Fails if all requests failed, with the most relevant failure: a transient one last.
     pub fn or_fail(mut self) -> Result<Self, CallError> {
         match self.worst() {
             Some(error) => Err(error),
@@ -149,14 +222,14 @@ impl<K> Fetched<K> {
         self.worst().map_or(Ok(()), Err)
     }
 
-    /// Removes and returns the most relevant failure, a permanent one before a transient one. `None` if a request was
+    /// Removes and returns the most relevant failure, a transient one last. `None` if a request was
     /// answered.
     fn worst(&mut self) -> Option<CallError> {
         if !self.answered.is_empty() || self.failed.is_empty() {
             return None;
         }
-        let permanent = self.failed.iter().position(|(_, error)| matches!(error, CallError::Permanent(_)));
-        Some(self.failed.swap_remove(permanent.unwrap_or(0)).1)
+        let lasting = self.failed.iter().position(|(_, error)| !matches!(error, CallError::Transient(_)));
+        Some(self.failed.swap_remove(lasting.unwrap_or(0)).1)
     }
 
     /// Adds the failed requests to a report: a warning, and a dependency with the status unknown.
@@ -212,6 +285,12 @@ pub fn secret(name: &str) -> String {
 /// ```
 pub fn basic(name: &str) -> String {
     transport::reference(&format!("basic.{name}"))
+}
+
+/// Returns a reference to the result of a signature of the same request: see [`Request::sign`]. It can be in a header,
+/// the body, the path and the query.
+pub fn signature(name: &str) -> String {
+    transport::reference(&format!("signature.{name}"))
 }
 
 /// Returns a text in which references are the same in each call, to compare or hash it: settings and headers with
@@ -322,6 +401,7 @@ impl Response {
         let failure = Failure { retry_after_ms: self.retry_after_ms(), ..Failure::new(code, message) };
         match status {
             408 | 425 | 429 | 500.. => CallError::Transient(failure),
+            300..=399 | 401..=404 | 407 => CallError::Misconfigured(failure),
             _ => CallError::Permanent(failure),
         }
     }
@@ -343,10 +423,13 @@ impl Response {
 
 impl From<HttpError> for CallError {
     fn from(error: HttpError) -> Self {
-        if error.retryable {
-            Self::transient(error.code, error.message)
-        } else {
-            Self::permanent(error.code, error.message)
+        match error.class {
+            _ if error.retryable => Self::transient(error.code, error.message),
+            HttpErrorClass::Denied | HttpErrorClass::Certificate => Self::misconfigured(error.code, error.message),
+            HttpErrorClass::InvalidArgument if error.code == "secret_unknown" => {
+                Self::misconfigured(error.code, error.message)
+            }
+            _ => Self::permanent(error.code, error.message),
         }
     }
 }

@@ -137,10 +137,7 @@ impl Response {
             }
             Failure { message, ..failure }
         };
-        Err(match error {
-            CallError::Transient(failure) => CallError::Transient(described(failure)),
-            CallError::Permanent(failure) => CallError::Permanent(described(failure)),
-        })
+        Err(error.map(described))
     }
 }
 

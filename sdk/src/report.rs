@@ -186,15 +186,32 @@ impl CallError {
         Self::Transient(Failure::new(code, message))
     }
 
-    /// Creates a failure that persists until the configuration or the source is changed.
+    /// Creates a failure that persists until an operator changes the configuration or the source. `code` is stable and
+    /// in snake_case, `message` is one sentence.
+    pub fn misconfigured(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Misconfigured(Failure::new(code, message))
+    }
+
+    /// Creates a failure of exactly this request, which the source refuses whatever an operator changes. `code` is
+    /// stable and in snake_case, `message` is one sentence.
     pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Permanent(Failure::new(code, message))
     }
 
-    /// Returns the failure of either variant.
+    /// Returns the failure of any variant.
     pub fn failure(&self) -> &Failure {
         match self {
-            Self::Transient(failure) | Self::Permanent(failure) => failure,
+            Self::Transient(failure) | Self::Permanent(failure) | Self::Misconfigured(failure) => failure,
+        }
+    }
+
+    /// Returns the same error with a changed failure.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(Failure) -> Failure) -> Self {
+        match self {
+            Self::Transient(failure) => Self::Transient(change(failure)),
+            Self::Permanent(failure) => Self::Permanent(change(failure)),
+            Self::Misconfigured(failure) => Self::Misconfigured(change(failure)),
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     Alert, CallError, Descriptor, Endpoint, Event, Exported, ExportedNotifier, Label, Notification, Notifier, Poller,
     Report, SettingsProblem, Status,
 };
-use contract::{CaptureSource, HttpError, Method};
+use contract::{Capture, CaptureSource, HttpError, HttpErrorClass};
 use recording::{Exchange, RecordedError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -144,7 +144,7 @@ impl Replay {
     /// Each answers once, in the order of the recording, and the last one repeatedly.
     fn answer(&mut self, request: &contract::Request) -> Result<contract::Response, HttpError> {
         let (exchanges, base) = (self.recording.exchanges(), &self.base);
-        let (method, wanted) = (method(request.method), resolve(base, &request.path));
+        let (method, wanted) = (request.method.as_str(), resolve(base, &request.path));
         let body = request.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned());
         let same: Vec<usize> = (0..exchanges.len())
             .filter(|&index| {
@@ -190,21 +190,49 @@ fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {
 pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, HttpError> {
     with_replay(|replay| {
         let response = replay.answer(request)?;
-        if (200..300).contains(&response.status) {
-            let found = request.captures.iter().filter(|capture| holds(&response, &capture.source));
-            replay.secrets.extend(found.map(|capture| capture.name.clone()));
+        let mut missing = None;
+        for capture in request.captures.iter().filter(|capture| covers(capture, response.status)) {
+            if holds(&response, &capture.source) {
+                replay.secrets.push(capture.name.clone());
+            } else if !capture.optional {
+                missing.get_or_insert(capture.name.as_str());
+            }
         }
-        Ok(response)
+        match missing {
+            None => Ok(response),
+            Some(name) => Err(HttpError {
+                class: HttpErrorClass::Capture,
+                code: "capture_missing".to_owned(),
+                message: format!("the answer has no value for the captured secret {name:?}"),
+                retryable: true,
+            }),
+        }
     })
+}
+
+/// Returns whether responses with this status have the value of a capture.
+fn covers(capture: &Capture, status: u16) -> bool {
+    match capture.statuses.as_slice() {
+        [] => (200..300).contains(&status),
+        statuses => statuses.iter().any(|range| (range.lowest..=range.highest).contains(&status)),
+    }
 }
 
 /// Returns whether a response contains the value to capture. In a recording, the value consists of stars.
 fn holds(response: &contract::Response, source: &CaptureSource) -> bool {
     let mut headers = response.headers.iter();
     match source {
-        CaptureSource::JsonPointer(pointer) => serde_json::from_slice::<serde_json::Value>(&response.body)
-            .is_ok_and(|body| body.pointer(pointer).is_some_and(serde_json::Value::is_string)),
+        CaptureSource::JsonPointer(pointer) => {
+            serde_json::from_slice::<serde_json::Value>(&response.body).is_ok_and(|body| {
+                body.pointer(pointer).is_some_and(|value| value.is_string() || value.is_number() || value.is_boolean())
+            })
+        }
         CaptureSource::Header(name) => headers.any(|header| header.name.eq_ignore_ascii_case(name)),
+        CaptureSource::Pattern(pattern) => {
+            let regex = regex_lite::Regex::new(pattern).expect("the pattern of a capture is a regular expression");
+            let body = std::str::from_utf8(&response.body).unwrap_or_default();
+            regex.captures(body).is_some_and(|found| found.get(1).is_some())
+        }
         CaptureSource::Cookie(name) => headers.any(|header| {
             header.name.eq_ignore_ascii_case("set-cookie") && header.value.starts_with(&format!("{name}="))
         }),
@@ -282,17 +310,5 @@ fn resolve(base: &str, path: &str) -> String {
     } else {
         let folder = base.rfind('/').filter(|&at| at >= origin_end).unwrap_or(base.len());
         format!("{}/{path}", &base[..folder])
-    }
-}
-
-fn method(method: Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
-        Method::Options => "OPTIONS",
     }
 }

@@ -70,7 +70,7 @@ fn every_failure_is_one_clear_sentence_with_a_code() {
         (server.url("/object"), "transient", "unexpected_shape"),
         (server.url("/many"), "permanent", "too_many_dependencies"),
         (server.url("/huge"), "permanent", "body_too_large"),
-        (server.url("/401"), "permanent", "unauthorized"),
+        (server.url("/401"), "misconfigured", "unauthorized"),
         (server.url("/503"), "transient", "server_error"),
         ("http://no-such-host.invalid/".to_owned(), "transient", "dns_not_found"),
         ("http://127.0.0.1:1/".to_owned(), "transient", "connect_refused"),
@@ -99,7 +99,7 @@ fn a_fingerprint_mismatch_prints_the_expected_and_the_presented_fingerprint() {
     let url = format!("https://localhost:{port}/");
     let wrong = "00".repeat(32);
     let (code, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &url, "--fingerprint", &wrong]);
-    assert_eq!((code, found["outcome"].as_str().unwrap()), (3, "permanent"));
+    assert_eq!((code, found["outcome"].as_str().unwrap()), (3, "misconfigured"));
     let message = found["error"]["message"].as_str().unwrap();
     assert_eq!(found["error"]["code"], "tls_fingerprint_mismatch");
     let presented = message.split("has the fingerprint ").nth(1).unwrap().split(',').next().unwrap().to_owned();
@@ -366,7 +366,7 @@ fn a_golden_report_is_written_only_if_the_recording_has_every_answer() {
     assert!(code == 1 && stdout.contains("GET http://127.0.0.1:1/ was requested but not recorded"), "{stdout}{stderr}");
     assert!(!folder.join("recordings/missing.report.json").exists());
     std::fs::remove_file(folder.join("recordings/missing.json")).unwrap();
-    let error = json!({ "class": "refused", "code": "secret_unknown", "message": "m", "retryable": false });
+    let error = json!({ "class": "invalid_argument", "code": "secret_unknown", "message": "m", "retryable": false });
     let settings = json!({ "headers": { "x-api-key": "${secret.nope}" } });
     recording("refused.json", settings, json!([{ "request": request, "error": error }]));
     for arguments in [vec!["plugin", "test", "http.wasm", "--update"], vec!["plugin", "test", "http.wasm"]] {

@@ -72,7 +72,7 @@ fn poll_results_appear_in_api_metrics_page_and_command_line() {
         "polliwog_poll_staleness_seconds{instance_type=\"proactive-deps\",instance=\"lost\"} -1",
         "polliwog_poll_queue_depth 2",
         "polliwog_poll_inflight{instance_type=\"proactive-deps\"} 0",
-        "polliwog_poll_errors_total{instance_type=\"proactive-deps\",instance=\"lost\",category=\"permanent\"} 1",
+        "polliwog_poll_errors_total{instance_type=\"proactive-deps\",instance=\"lost\",category=\"misconfigured\"} 1",
         "polliwog_poll_last_success_timestamp{instance_type=\"proactive-deps\",instance=\"good\"}",
         "polliwog_dependency_status{instance_type=\"proactive-deps\",instance=\"good\",dependency=\"db\"} 0",
         "polliwog_target_status{instance_type=\"proactive-deps\",instance=\"good\"} 2",

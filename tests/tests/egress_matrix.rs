@@ -141,6 +141,7 @@ fn session(urls: &[&str], reach: Reach, answers: &[(&str, Vec<Vec<SocketAddr>>)]
         host: None,
         reference_in_base: None,
         expands_path: false,
+        short_captures: false,
     };
     let limits = Limits { requests: 10, body: 1 << 20, bodies: 1 << 20 };
     let lane = egress.lane(tokio::runtime::Handle::current());

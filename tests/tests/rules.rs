@@ -111,6 +111,20 @@ fn each_crate_of_the_program_has_a_known_cost() {
     assert_eq!(builds::without_cost(&root()), Vec::<String>::new());
 }
 
+/// A project that `plugin new` makes has the SDK with another manifest.
+#[test]
+fn the_manifests_of_the_sdk_name_the_same_dependencies() {
+    let named = |file: &str| -> BTreeSet<String> {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let sections = text.split("\n[").filter(|section| section.lines().next().unwrap().ends_with("dependencies]"));
+        let lines = sections.flat_map(|section| section.lines().skip(1)).filter(|line| line.contains('='));
+        lines.map(|line| line.split(['.', ' ', '=']).next().unwrap().to_owned()).collect()
+    };
+    let own = named("sdk/Cargo.toml");
+    assert!(own.contains("serde_json") && own.contains("regex-lite"), "{own:?}");
+    assert_eq!(own, named("sdk/templates/rust/sdk.Cargo.toml"));
+}
+
 /// Otherwise `cargo test` would build empty test programs, and start rustdoc to find nothing.
 #[test]
 fn only_crates_with_tests_and_examples_are_built_for_them() {

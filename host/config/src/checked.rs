@@ -344,11 +344,7 @@ fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
 
 /// Reads a list of texts; in the environment they are separated by commas.
 fn methods(value: &Value) -> Result<Vec<Method>, String> {
-    let method = |word: &String| {
-        let known = Method::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
-        let all = Method::ALL.map(Method::as_str).join(", ");
-        known.ok_or_else(|| format!("unknown method {word:?}: use one of {all}"))
-    };
+    let method = |word: &String| egress::method(&word.to_ascii_uppercase());
     words(value)?.iter().map(method).collect()
 }
 

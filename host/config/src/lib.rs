@@ -45,7 +45,9 @@ pub use proxy::ProxyConfig;
 pub use reader::{Overrides, misspelt, suggestion};
 pub use reference::reference;
 pub use shared_secret::SharedSecret;
-pub use target_config::{AlsoConfig, CHANGEABLE, Difference, SecretSource, TargetConfig, TlsConfig, setting};
+pub use target_config::{
+    AlsoConfig, CHANGEABLE, Difference, SecretPermissions, SecretSource, TargetConfig, TlsConfig, setting,
+};
 pub use value::{parse_duration, show_duration};
 pub use warnings::{unmet, warnings};
 pub use written::{Environment, Extra, Invalid, Written};

@@ -289,6 +289,13 @@ fn target() -> Section {
             "",
             "Where its secrets come from. A value is never written here.",
         ),
+        key(
+            "secrets_in_path",
+            "true or false",
+            false,
+            "Whether requests may have secrets in paths, which servers log.",
+        ),
+        key("short_captures", "true or false", false, "Whether secrets from answers may be too short to be masked."),
         key("labels", "`{ NAME = \"text\" }`", "", "Labels for metrics and events."),
         key("confirm", "number", "that of `[alerts]`", "Reports in a row that confirm an alert."),
         key("recover", "number", "that of `[alerts]`", "Reports in a row that end an alert."),

@@ -16,6 +16,16 @@ pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
 /// The settings of a target that can be changed at run time. All other settings are changed in the file.
 pub const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
 
+/// The permissions of an operator for secrets of a target. Only the file can give them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecretPermissions {
+    /// Whether paths and queries of requests may contain secrets. Servers and proxies log them.
+    pub in_path: bool,
+    /// Whether values of answers that are kept as secrets may have less than 8 bytes. Those cannot be masked in other
+    /// answers.
+    pub short_captures: bool,
+}
+
 /// The definition of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetConfig {
@@ -49,6 +59,8 @@ pub struct TargetConfig {
     pub secrets: BTreeMap<String, SecretSource>,
     /// The names of secrets that may be too short to be masked.
     pub short_secrets: BTreeSet<String>,
+    /// The permissions of its plugin for secrets.
+    pub permissions: SecretPermissions,
     /// The labels: names and values.
     pub labels: BTreeMap<String, String>,
     /// The rules of its alerts.
@@ -123,6 +135,7 @@ impl TargetConfig {
             enabled: true,
             secrets: BTreeMap::new(),
             short_secrets: BTreeSet::new(),
+            permissions: SecretPermissions::default(),
             labels: BTreeMap::new(),
             alerts: TargetAlerts::default(),
             settings: serde_json::json!({}),
@@ -259,6 +272,7 @@ impl TargetConfig {
             enabled,
             secrets,
             short_secrets,
+            permissions,
             labels,
             alerts,
             settings,
@@ -273,7 +287,8 @@ impl TargetConfig {
         let rest = (id, name, kind, url, also, tls, host_header)
             == (&other.id, &other.name, &other.kind, &other.url, &other.also, &other.tls, &other.host_header)
             && (min_interval, max_interval, timeout) == (&other.min_interval, &other.max_interval, &other.timeout)
-            && (secrets, short_secrets, labels) == (&other.secrets, &other.short_secrets, &other.labels)
+            && (secrets, short_secrets, permissions, labels)
+                == (&other.secrets, &other.short_secrets, &other.permissions, &other.labels)
             && (alerts, settings, source, reach) == (&other.alerts, &other.settings, &other.source, &other.reach)
             && *is_channel == other.is_channel;
         match (rest, schedule) {

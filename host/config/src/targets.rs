@@ -4,13 +4,15 @@ use crate::alerts::target_alerts;
 use crate::reader::{Notes, Section, interval, text};
 use crate::secret_references;
 use crate::shared_secret::Permitted;
-use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_of};
+use crate::target_config::{
+    CHANGEABLE, SHORTEST_INTERVAL, SecretPermissions, SecretSource, TargetConfig, TlsConfig, cadence_of,
+};
 use crate::target_parts::{also, secrets, shared_secrets, tls};
 use crate::value::{Entry, Node, Value};
 use egress::{Origin, Reach};
 use model::{Kind, SettingSource, TargetId, TargetSource};
 use scheduler::Settings;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use url::Url;
 
@@ -80,18 +82,10 @@ pub(crate) fn target(
         notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
     }
     let enabled = section.boolean("enabled").unwrap_or(true);
-    let named = section.table("secrets").unwrap_or_default();
-    let (secrets, short_secrets) = match permitted {
-        None => secrets(notes, named),
-        Some(permitted) => {
-            let all = || also.iter().map(|also| (&also.url, &also.tls)).chain(url.iter().map(|(url, _)| (url, &tls)));
-            if all().any(|(_, tls)| tls.ca_file.is_some()) {
-                notes.at(0, "tls: ca_file can only be written in the file: pin the certificate's fingerprint instead");
-            }
-            let origins: Vec<Origin> = all().filter_map(|(url, _)| Origin::of(url).ok()).collect();
-            shared_secrets(notes, named, (permitted.secrets, kind.as_ref(), &origins))
-        }
-    };
+    let places = || also.iter().map(|also| (&also.url, &also.tls)).chain(url.iter().map(|(url, _)| (url, &tls)));
+    let (secrets, short_secrets) =
+        target_secrets(notes, &section, permitted, (kind.as_ref(), &places().collect::<Vec<_>>()));
+    let permissions = permissions(notes, &section, permitted);
     let (labels, alerts) = (section.get("labels", labels).unwrap_or_default(), target_alerts(&section));
     let (settings, setting_lines) = settings(&section, entries);
     let shown = section.text("name");
@@ -113,6 +107,7 @@ pub(crate) fn target(
         enabled,
         secrets,
         short_secrets,
+        permissions,
         labels,
         alerts,
         settings,
@@ -128,6 +123,34 @@ pub(crate) fn target(
         notes.note(place.unwrap_or_else(|| format!("{}:{line}", notes.file)), why);
     }
     Some(target)
+}
+
+/// Reads the sources of a target's secrets, and the names of those that may be short. `places` has its URLs.
+fn target_secrets(
+    notes: &Notes<'_>,
+    section: &Section<'_>,
+    permitted: Option<Permitted<'_>>,
+    (kind, places): (Option<&Kind>, &[(&Url, &TlsConfig)]),
+) -> (BTreeMap<String, SecretSource>, BTreeSet<String>) {
+    let named = section.table("secrets").unwrap_or_default();
+    let Some(permitted) = permitted else { return secrets(notes, named) };
+    if places.iter().any(|(_, tls)| tls.ca_file.is_some()) {
+        notes.at(0, "tls: ca_file can only be written in the file: pin the certificate's fingerprint instead");
+    }
+    let origins: Vec<Origin> = places.iter().filter_map(|(url, _)| Origin::of(url).ok()).collect();
+    shared_secrets(notes, named, (permitted.secrets, kind, &origins))
+}
+
+/// Reads the permissions of a target's plugin.
+fn permissions(notes: &Notes<'_>, section: &Section<'_>, permitted: Option<Permitted<'_>>) -> SecretPermissions {
+    let given = |key: &'static str| {
+        let given = section.boolean(key).unwrap_or(false);
+        if given && permitted.is_some() {
+            notes.at(0, format!("{key} can only be written in the file: it weakens the protection of secrets"));
+        }
+        given
+    };
+    SecretPermissions { in_path: given("secrets_in_path"), short_captures: given("short_captures") }
 }
 
 /// Notes the problems of references to secrets.

@@ -10,13 +10,16 @@
 //! could learn an operator's secret from the positions of the stars.
 
 use crate::Error;
+use crate::authentication::Challenges;
 use crate::cookie;
 use crate::mask::{self, Region, SHORTEST};
 use crate::message::{Capture, CaptureSource, Request, Response};
-use crate::secrets::{Secrets, Values, check_value};
+use crate::secrets::{Secrets, Values, check_characters};
+use regex_lite::{Regex, RegexBuilder};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,23 +29,34 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Maximum number of captures of one request, and of stored values of one target.
-const MAX_CAPTURES: usize = 8;
+const MAX_CAPTURES: usize = 16;
 /// Maximum length of a value in bytes. A Proxmox ticket has about 400.
 const MAX_VALUE_BYTES: usize = 4 << 10;
 /// Maximum length of the name of a secret, header or cookie, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// Maximum length of a JSON pointer in bytes.
 const MAX_POINTER_BYTES: usize = 256;
+/// Maximum length of a pattern in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 10;
+/// Maximum size of a compiled pattern in bytes. A search takes at most the product of this size and the body's.
+const MAX_COMPILED_BYTES: usize = 16 << 10;
+/// Maximum length in bytes of a body that is searched by a pattern.
+const MAX_SEARCHED_BYTES: usize = 256 << 10;
+/// Maximum number of ranges of statuses of one capture.
+const MAX_STATUSES: usize = 16;
 /// Maximum number of steps of a JSON pointer.
 const MAX_POINTER_STEPS: usize = 8;
-/// Maximum length in bytes of a body that is searched by a JSON pointer. Answers to a login are short.
+/// Maximum length in bytes of a body that is searched by a JSON pointer. Answers to a log-in are short.
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// Maximum lifetime of a captured value. No known ticket lives longer.
-const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum lifetime of a captured value.
+const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The captured values of one target and one version of its plugin. They are never printed.
 #[derive(Debug, Default)]
-pub struct Captured(Mutex<State>);
+pub struct Captured {
+    state: Mutex<State>,
+    pub(crate) challenges: Challenges,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -56,7 +70,7 @@ struct State {
 impl Captured {
     /// Returns the values that have not expired.
     pub(crate) fn valid(&self) -> Arc<Values> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if state.values.values().any(|(_, expires)| *expires <= now) {
             state.values.retain(|_, (_, expires)| *expires > now);
@@ -67,44 +81,52 @@ impl Captured {
 
     /// Returns why the capture of this name found no value. `None` if no capture failed.
     pub(crate) fn missed(&self, name: &str) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).missed.get(name).cloned()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).missed.get(name).cloned()
     }
 
     pub(crate) fn forget(&self, name: &str) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.values.remove(name).is_some() {
             state.update_valid();
         }
     }
 
-    /// Stores the values that the answer contains and returns their places. Values that the answer lacks are recorded
-    /// as missed.
+    /// Stores the values that the answer contains and returns their places.
     ///
-    /// Fails if a value cannot be a secret or if the plugin itself sent it.
+    /// Fails if the answer has a status with which it should contain a value that it lacks, if a value cannot be a
+    /// secret, or if the plugin itself sent it. The other values are stored.
     pub(crate) fn keep(&self, captures: &[Capture], sent: &Sent, answer: &Answer<'_>) -> Result<Vec<Place>, Error> {
         if captures.is_empty() {
             return Ok(Vec::new());
         }
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !(200..300).contains(&answer.status) {
-            for capture in captures {
-                state.miss(capture, format!("was answered with status {}", answer.status));
-            }
-            return Ok(Vec::new());
-        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut places = answer.cookies();
-        let kept = captures.iter().try_for_each(|capture| {
-            if let Some((value, place)) = answer.find(capture)? {
-                places.push(place);
-                state.keep(capture, value, sent)?;
-                state.missed.remove(&capture.name);
-            } else {
-                state.miss(capture, format!("returned no text {}", capture.source.place()));
+        let mut result = Ok(());
+        for capture in captures {
+            if !capture.covers(answer.status) {
+                state.miss(capture, format!("was answered with status {}", answer.status));
+                continue;
             }
-            Ok(())
-        });
+            let kept = match answer.find(capture) {
+                Ok(Some((value, place))) => {
+                    places.push(place);
+                    state.keep(capture, value, (sent, answer))
+                }
+                Ok(None) => {
+                    let why = format!("has none {}", capture.source.place());
+                    state.miss(capture, format!("had no value {}", capture.source.place()));
+                    if capture.optional {
+                        Ok(())
+                    } else {
+                        Err(Error::CaptureNotFound { name: capture.name.clone(), why })
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            result = result.and(kept);
+        }
         state.update_valid();
-        kept.map(|()| places)
+        result.map(|()| places)
     }
 }
 
@@ -116,7 +138,7 @@ impl State {
         }
     }
 
-    fn keep(&mut self, capture: &Capture, value: String, sent: &Sent) -> Result<(), Error> {
+    fn keep(&mut self, capture: &Capture, value: String, (sent, answer): (&Sent, &Answer<'_>)) -> Result<(), Error> {
         let Capture { name, ttl, .. } = capture;
         let refused = |why: String| Error::CaptureRefused { name: name.clone(), why };
         if value.len() > MAX_VALUE_BYTES {
@@ -125,13 +147,15 @@ impl State {
         if self.values.len() >= MAX_CAPTURES && !self.values.contains_key(name) {
             return Err(refused(format!("{MAX_CAPTURES} values are already stored")));
         }
-        if value.len() < SHORTEST {
-            return Err(refused(format!("it is shorter than {SHORTEST} bytes, too short to be masked in answers")));
+        if value.len() < SHORTEST && (!answer.permits_short || value.is_empty()) {
+            return Err(Error::CaptureTooShort { name: name.clone() });
         }
-        check_value(name, &value).map_err(|error| refused(error.to_string()))?;
-        if sent.contains(&value) {
+        check_characters(name, &value).map_err(|error| refused(error.to_string()))?;
+        // A short value can be a part of anything.
+        if value.len() >= SHORTEST && sent.contains(&value) {
             return Err(refused("the plugin itself sent this value".to_owned()));
         }
+        self.missed.remove(name);
         self.values.insert(name.clone(), (SecretString::from(value), Instant::now() + (*ttl).min(MAX_TTL)));
         Ok(())
     }
@@ -167,7 +191,10 @@ pub(crate) fn check(request: &Request, operators: &Secrets) -> Result<(), Error>
     if request.captures.len() > MAX_CAPTURES {
         return bad(format!("it captures more than {MAX_CAPTURES} values"));
     }
-    for Capture { name, source, .. } in &request.captures {
+    for Capture { name, source, statuses, .. } in &request.captures {
+        if statuses.len() > MAX_STATUSES {
+            return bad(format!("it captures {name:?} with more than {MAX_STATUSES} ranges of statuses"));
+        }
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !plain {
             return bad("the name of a capture is not 1 to 64 letters, digits, _ and -".to_owned());
@@ -191,17 +218,35 @@ pub(crate) fn check(request: &Request, operators: &Secrets) -> Result<(), Error>
                     "it captures {name:?} from a header or cookie of more than {MAX_NAME_BYTES} bytes"
                 ));
             }
+            CaptureSource::Pattern(pattern) => {
+                compiled(pattern)
+                    .map_err(|why| Error::BadRequest(format!("it captures {name:?} by a pattern {why}")))?;
+            }
             _ => {}
         }
     }
     Ok(())
 }
 
-/// The parts of an answer that can contain a value to capture.
+/// Compiles the pattern of a capture. The error completes "a pattern".
+fn compiled(pattern: &str) -> Result<Regex, String> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(format!("of more than {MAX_PATTERN_BYTES} bytes"));
+    }
+    let built = RegexBuilder::new(pattern).size_limit(MAX_COMPILED_BYTES).build();
+    let regex = built.map_err(|error| format!("that cannot be compiled: {error}"))?;
+    if regex.captures_len() < 2 { Err("without a group: put the value into parentheses".to_owned()) } else { Ok(regex) }
+}
+
+/// The parts of a masked answer that can contain a value to capture.
 pub(crate) struct Answer<'a> {
     pub status: u16,
     pub headers: &'a [(String, String)],
     pub body: &'a [u8],
+    /// Whether asterisks replace a secret somewhere in the answer.
+    pub is_masked: bool,
+    /// Whether the operator permits values that are too short to be masked in other answers.
+    pub permits_short: bool,
 }
 
 /// The position of a captured value in an answer.
@@ -238,17 +283,34 @@ impl Place {
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn of(response: &'a Response) -> Self {
-        Self { status: response.status, headers: &response.headers, body: &response.body }
+    pub(crate) fn of(response: &'a Response, is_masked: bool, permits_short: bool) -> Self {
+        let Response { status, headers, body, .. } = response;
+        Self { status: *status, headers, body, is_masked, permits_short }
     }
 
+    /// Returns a value and its place. A value that touches a masked secret is not found: whether it can be stored would
+    /// depend on the secret.
     fn find(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
+        let is_touched = |value: &str| self.is_masked && value.contains(&"*".repeat(SHORTEST));
+        Ok(self.find_any(capture)?.filter(|(value, _)| !is_touched(value)))
+    }
+
+    fn find_any(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
+        let too_long = |limit| {
+            let why = format!("the answer is longer than {limit} bytes");
+            Err(Error::CaptureRefused { name: capture.name.clone(), why })
+        };
         match &capture.source {
-            CaptureSource::JsonPointer(_) if self.body.len() > MAX_BODY_BYTES => {
-                let why = format!("the answer is longer than {MAX_BODY_BYTES} bytes");
-                Err(Error::CaptureRefused { name: capture.name.clone(), why })
-            }
+            CaptureSource::JsonPointer(_) if self.body.len() > MAX_BODY_BYTES => too_long(MAX_BODY_BYTES),
+            CaptureSource::Pattern(_) if self.body.len() > MAX_SEARCHED_BYTES => too_long(MAX_SEARCHED_BYTES),
             CaptureSource::JsonPointer(pointer) => Ok(pointed(self.body, pointer)),
+            CaptureSource::Pattern(pattern) => {
+                let regex = compiled(pattern).map_err(|why| Error::BadRequest(format!("a pattern {why}")))?;
+                let Ok(body) = std::str::from_utf8(self.body) else { return Ok(None) };
+                let group = regex.captures(body).and_then(|found| found.get(1));
+                let place = |group: &regex_lite::Match<'_>| Place::Body(group.range(), group.len());
+                Ok(group.map(|group| (group.as_str().to_owned(), place(&group))))
+            }
             CaptureSource::Header(name) => Ok(self.named(name).next().map(|(index, value)| {
                 let place = Place::Header(index, 0..value.len());
                 (value.to_owned(), place)
@@ -272,7 +334,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the string at a JSON pointer and its place. The body is parsed once.
+/// Returns the string, number or bool at a JSON pointer and its place. The body is parsed once.
 fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
     let steps: Vec<String> = match pointer.strip_prefix('/') {
         Some(steps) => steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
@@ -280,11 +342,18 @@ fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
         None => return None,
     };
     let found = Walk(&steps).deserialize(&mut serde_json::Deserializer::from_slice(body)).ok()??.get();
-    let value: String = serde_json::from_str(found).ok()?;
-    // The raw value is a slice of the body and includes the quotes.
+    // The raw value is a slice of the body.
     let start = found.as_ptr() as usize - body.as_ptr() as usize;
-    let place = Place::Body(start + 1..start + found.len() - 1, value.len());
-    Some((value, place))
+    match serde_json::from_str(found).ok()? {
+        // Without the quotes.
+        Value::String(value) => {
+            let place = Place::Body(start + 1..start + found.len() - 1, value.len());
+            Some((value, place))
+        }
+        // Stars would not be JSON: a region without stars becomes the digit 0.
+        Value::Number(_) | Value::Bool(_) => Some((found.to_owned(), Place::Body(start..start + found.len(), 0))),
+        _ => None,
+    }
 }
 
 /// Follows a path through JSON. The result is `None` if the path does not exist. If a key occurs twice, the last one
@@ -379,121 +448,4 @@ impl Visitor<'_> for Is<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer<'a>(headers: &'a [(String, String)], body: &'a str) -> Answer<'a> {
-        Answer { status: 200, headers, body: body.as_bytes() }
-    }
-
-    fn capture(name: &str, source: CaptureSource, seconds: u64) -> Capture {
-        Capture { name: name.to_owned(), source, ttl: Duration::from_secs(seconds) }
-    }
-
-    fn pointer(at: &str) -> CaptureSource {
-        CaptureSource::JsonPointer(at.to_owned())
-    }
-
-    #[test]
-    fn values_are_found_and_masked_in_their_place() {
-        let headers =
-            [("Set-Cookie", "a=1; Path=/"), ("set-cookie", "Ticket=\"PMG:x::abc=\"; Secure"), ("X-Token", "12345678")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let body = r#"{"data": {"ticket": "no", "ticket": "PMG:root@pam:65::\u0041bc", "a/b~c": ["x", "y"], "n": 5}}"#;
-        for (source, expected) in [
-            (pointer("/data/ticket"), Some("PMG:root@pam:65::Abc")),
-            (pointer("/data/a~1b~0c/1"), Some("y")),
-            (pointer("/data/a~1b~0c/2"), None),
-            (pointer("/data/a~1b~0c/x"), None),
-            (pointer("/data/n"), None),
-            (pointer("/data/n/m"), None),
-            (pointer("/data"), None),
-            (pointer("data/ticket"), None),
-            (pointer(""), None),
-            (CaptureSource::Header("x-token".to_owned()), Some("12345678")),
-            (CaptureSource::Cookie("Ticket".to_owned()), Some("PMG:x::abc=")),
-            (CaptureSource::Cookie("ticket".to_owned()), None),
-        ] {
-            let found = answer(&headers, body).find(&capture("t", source.clone(), 1)).unwrap();
-            assert_eq!(found.as_ref().map(|(value, _)| value.as_str()), expected, "{source:?}");
-            let Some((value, place)) = found else { continue };
-            let (mut headers, mut starred) = (headers.clone(), body.as_bytes().to_vec());
-            Place::star(vec![place], &mut headers, &mut starred);
-            let starred = String::from_utf8(starred).unwrap();
-            let left = format!("{starred} {headers:?}");
-            assert!(!left.contains(&value) || value == "y", "{left}");
-            assert!(serde_json::from_str::<serde_json::Value>(&starred).is_ok(), "{starred}");
-        }
-        let find = |body, at| answer(&[], body).find(&capture("t", pointer(at), 1)).unwrap().map(|(value, _)| value);
-        assert_eq!(find("no json", "/x"), None);
-        assert_eq!(find("\"whole\"", "").as_deref(), Some("whole"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn stored_values_expire_and_are_limited_in_length_and_number() {
-        let captured = Captured::default();
-        let at_t = |name: &str, seconds| capture(name, pointer("/t"), seconds);
-        let keep = |capture, body: &str| captured.keep(&[capture], &Sent::default(), &answer(&[], body));
-        keep(at_t("a", 60), r#"{"t": "first-ticket"}"#).unwrap();
-        keep(at_t("b", 90), r#"{"other": "first-ticket"}"#).unwrap();
-        assert_eq!(captured.valid().keys().collect::<Vec<_>>(), ["a"]);
-        for refused in [
-            r#"{"t": "short"}"#.to_owned(),
-            format!(r#"{{"t": "{}"}}"#, "x".repeat(MAX_VALUE_BYTES + 1)),
-            format!(r#"{{"t": "long-enough"}}{}"#, " ".repeat(MAX_BODY_BYTES)),
-        ] {
-            assert_eq!(keep(at_t("b", 60), &refused).unwrap_err().code(), "capture_refused");
-        }
-        tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(captured.valid().is_empty());
-        for number in 0..MAX_CAPTURES {
-            keep(at_t(&format!("n{number}"), 60), r#"{"t": "some-ticket"}"#).unwrap();
-        }
-        assert!(keep(at_t("more", 60), r#"{"t": "some-ticket"}"#).is_err());
-        captured.forget("n0");
-        keep(at_t("more", 60), r#"{"t": "some-ticket"}"#).unwrap();
-        let refused = Answer { status: 401, ..answer(&[], r#"{"t": "other-ticket"}"#) };
-        captured.keep(&[at_t("n9", 60)], &Sent::default(), &refused).unwrap();
-        assert!(!captured.valid().contains_key("n9"));
-    }
-
-    #[test]
-    fn values_sent_by_the_plugin_are_not_captured_and_cookies_are_masked() {
-        let captured = Captured::default();
-        let request = Request {
-            captures: vec![capture("t", pointer("/t"), 60)],
-            headers: vec![("x".to_owned(), "a guessed-ticket".to_owned())],
-            ..Request::get("/echo")
-        };
-        let sent = Sent::of(&request);
-        let keep = |body: &str, headers| captured.keep(&request.captures, &sent, &answer(headers, body));
-        assert_eq!(keep(r#"{"t": "guessed-ticket"}"#, &[]).unwrap_err().code(), "capture_refused");
-        assert!(captured.valid().is_empty());
-        let cookie = ["session=fresh-ticket; Secure", "gone=; Max-Age=0"]
-            .map(|cookie| ("set-cookie".to_owned(), cookie.to_owned()));
-        let places = keep(r#"{"t": "fresh-ticket"}"#, &cookie).unwrap();
-        let (mut headers, mut body) = (cookie.clone(), br#"{"t": "fresh-ticket"}"#.to_vec());
-        Place::star(places, &mut headers, &mut body);
-        assert!(!String::from_utf8_lossy(&body).contains("fresh"));
-        // The name and the attributes stay, so that the answer can be recorded and replayed.
-        let headers = headers.map(|(_, value)| value);
-        assert_eq!(headers, ["session=************; Secure", "gone=; Max-Age=0"]);
-    }
-
-    #[test]
-    fn captures_of_a_request_are_limited() {
-        let of = |source| Request { captures: vec![capture("t", source, 60)], ..Request::get("") };
-        for (source, good) in [
-            (pointer(&"/a".repeat(8)), true),
-            (pointer(&"/a".repeat(9)), false),
-            (pointer(&format!("/{}", "a".repeat(256))), false),
-            (CaptureSource::Header("x".repeat(65)), false),
-            (CaptureSource::Cookie("x".repeat(64)), true),
-        ] {
-            assert_eq!(check(&of(source.clone()), &Secrets::default()).is_ok(), good, "{source:?}");
-        }
-        // Deeply nested bodies are parsed once.
-        let deep = format!("{}\"value-at-the-end\"{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(answer(&[], &deep).find(&capture("t", pointer("/0/0/0"), 1)).unwrap(), None);
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@
 use crate::Error;
 use crate::budget::Gauges;
 use crate::exchange::{Plan, Progress, Raw};
+use crate::message::only_reads;
 use crate::pool::Route;
 use foldhash::fast::RandomState;
 use futures_util::FutureExt;
@@ -93,7 +94,7 @@ impl Coalescer {
 /// Returns the key of a request that can be shared, otherwise `None`. Only GET and HEAD without a body can be shared,
 /// because they change nothing.
 fn key(plan: &Plan) -> Option<Key> {
-    if !plan.shared || !plan.method.is_safe() || !plan.body.is_empty() {
+    if !plan.shared || !only_reads(&plan.method) || !plan.body.is_empty() {
         return None;
     }
     let mut headers: Vec<(&[u8], &[u8])> =
@@ -105,7 +106,7 @@ fn key(plan: &Plan) -> Option<Key> {
         request.extend_from_slice(&part.len().to_le_bytes());
         request.extend_from_slice(part);
     }
-    Some(Key { route: Route::of(&plan.destination), head: plan.method == crate::Method::Head, request })
+    Some(Key { route: Route::of(&plan.destination), head: plan.method == crate::Method::HEAD, request })
 }
 
 fn shared(task: JoinHandle<Result<Raw, Error>>) -> SharedAnswer {

@@ -170,8 +170,11 @@ pub(crate) async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStrea
     if failures.iter().all(|(_, error)| error.kind() == io::ErrorKind::ConnectionRefused) {
         return Err(Error::ConnectRefused(address));
     }
+    let is_unreachable =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable);
+    let unreachable = !failures.is_empty() && failures.iter().all(|(_, error)| is_unreachable(error));
     let why = failures.pop().map_or_else(String::new, |(_, error)| without_os_number(&error));
-    Err(Error::ConnectFailed { address, why })
+    Err(Error::ConnectFailed { address, why, unreachable })
 }
 
 /// Returns the resource that this machine lacks if the error says so (errno ENFILE, EMFILE, ENOMEM or ENOBUFS).

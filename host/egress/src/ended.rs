@@ -2,7 +2,7 @@
 
 use crate::message::{Response, Timing};
 use crate::{Error, Seen};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// How the requests of one poll ended so far.
@@ -15,7 +15,7 @@ pub(crate) struct Ended {
     /// Whether a request timed out after it was sent, because the server did not answer.
     hung: AtomicBool,
     /// The bits of [`Seen`].
-    seen: AtomicU16,
+    seen: AtomicU32,
     /// The sums over all answers.
     timing: Mutex<Timing>,
 }

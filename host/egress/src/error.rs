@@ -18,6 +18,19 @@ pub enum Error {
     CaptureMissing { name: String, why: String },
     #[error("the answer's value for the captured secret {name:?} cannot be stored: {why}")]
     CaptureRefused { name: String, why: String },
+    #[error(
+        "the answer's value for the captured secret {name:?} has less than 8 bytes, too short to be masked in other \
+         answers: if that may be, set short_captures = true for this target"
+    )]
+    CaptureTooShort { name: String },
+    #[error("the answer has no value for the captured secret {name:?}: it {why}")]
+    CaptureNotFound { name: String, why: String },
+    #[error("the server asks for Digest authentication in a form that Polliwog does not have: {0}")]
+    Challenge(String),
+    #[error(
+        "the poll's signatures take more work than one poll may: use fewer iterations, shorter inputs or fewer requests"
+    )]
+    TooMuchSigned,
     #[error("the poll has already made {0} requests, which is the limit")]
     TooManyRequests(u32),
     #[error("the poll's requests exceed the limit of {limit} bytes in total")]
@@ -29,7 +42,7 @@ pub enum Error {
     #[error("nothing listens at {0}: check the port and whether the service runs")]
     ConnectRefused(String),
     #[error("no connection to {address} ({why}): check the network and any firewall")]
-    ConnectFailed { address: String, why: String },
+    ConnectFailed { address: String, why: String, unreachable: bool },
     #[error(
         "the certificate of {name} has the fingerprint {found}, expected {expected}: the connection may \
          be intercepted; write the new fingerprint into the target's tls only if the server itself shows it"
@@ -83,12 +96,16 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
-    /// The request was not sent. It will be refused until the configuration or the plugin changes.
-    Refused,
+    /// The rules of the host or the operator do not permit it. It was not sent.
+    Denied,
+    /// It is a mistake of the plugin. It was not sent.
+    InvalidArgument,
     /// The lookup of the host name failed.
     NameLookup,
     /// Nothing listens at the address.
     ConnectionRefused,
+    /// The network reports that the address cannot be reached.
+    Unreachable,
     /// The connection failed for another reason.
     ConnectionFailed,
     /// The certificate is not accepted.
@@ -103,9 +120,13 @@ pub enum ErrorClass {
     CallOver,
     /// The answer's body is longer than the limit.
     BodyTooLarge,
+    /// A value to capture was not found, or cannot be a secret.
+    Capture,
+    /// A limit of the poll or of this host is reached.
+    Limit,
     /// A recording is replayed and does not contain the answer.
     NotRecorded,
-    /// Any other error, for example a limit of this host.
+    /// Any other error.
     #[default]
     Other,
 }
@@ -121,6 +142,10 @@ impl Error {
             Self::SecretUnknown(_) => "secret_unknown",
             Self::CaptureMissing { .. } => "capture_missing",
             Self::CaptureRefused { .. } => "capture_refused",
+            Self::CaptureNotFound { .. } => "capture_missing",
+            Self::CaptureTooShort { .. } => "capture_too_short",
+            Self::Challenge(_) => "authentication_unsupported",
+            Self::TooMuchSigned => "too_much_signed_in_poll",
             Self::TooManyRequests(_) => "too_many_requests_in_poll",
             Self::TooMuchSent { .. } => "too_much_sent_in_poll",
             Self::DnsNotFound(_) => "dns_not_found",
@@ -148,9 +173,11 @@ impl Error {
     /// Returns the kind of the error.
     pub const fn class(&self) -> ErrorClass {
         match self {
-            Self::Denied { .. } | Self::BadRequest(_) | Self::SecretUnknown(_) => ErrorClass::Refused,
+            Self::Denied { .. } => ErrorClass::Denied,
+            Self::BadRequest(_) | Self::SecretUnknown(_) => ErrorClass::InvalidArgument,
             Self::DnsNotFound(_) | Self::DnsFailed { .. } => ErrorClass::NameLookup,
             Self::ConnectRefused(_) => ErrorClass::ConnectionRefused,
+            Self::ConnectFailed { unreachable: true, .. } => ErrorClass::Unreachable,
             Self::ConnectFailed { .. } => ErrorClass::ConnectionFailed,
             Self::FingerprintMismatch { .. }
             | Self::Untrusted { .. }
@@ -166,12 +193,14 @@ impl Error {
             Self::Recorded { class, .. } => *class,
             Self::CaptureMissing { .. }
             | Self::CaptureRefused { .. }
-            | Self::TooManyRequests(_)
+            | Self::CaptureNotFound { .. }
+            | Self::CaptureTooShort { .. } => ErrorClass::Capture,
+            Self::TooManyRequests(_)
             | Self::TooMuchSent { .. }
-            | Self::HeadersTooLarge { .. }
+            | Self::TooMuchSigned
             | Self::Overloaded { .. }
-            | Self::OutOfMeans(_)
-            | Self::EncodedBody(_) => ErrorClass::Other,
+            | Self::OutOfMeans(_) => ErrorClass::Limit,
+            Self::HeadersTooLarge { .. } | Self::EncodedBody(_) | Self::Challenge(_) => ErrorClass::Other,
         }
     }
 
@@ -194,6 +223,7 @@ impl Error {
                 | Self::Closed(_)
                 | Self::Protocol { .. }
                 | Self::CaptureMissing { .. }
+                | Self::CaptureNotFound { .. }
                 | Self::Overloaded { .. }
                 | Self::OutOfMeans(_)
                 | Self::Recorded { retryable: true, .. }
@@ -203,10 +233,10 @@ impl Error {
 
 /// How the finished requests of a poll ended: the set of their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen(u16);
+pub struct Seen(u32);
 
 impl Seen {
-    const ANSWER: Self = Self(1 << 15);
+    const ANSWER: Self = Self(1 << 31);
 
     pub(crate) fn of<T>(result: &Result<T, Error>) -> Self {
         result.as_ref().err().map_or(Self::ANSWER, |error| Self::class(error.class()))
@@ -216,11 +246,11 @@ impl Seen {
         Self(1 << class as u8)
     }
 
-    pub(crate) const fn bits(self) -> u16 {
+    pub(crate) const fn bits(self) -> u32 {
         self.0
     }
 
-    pub(crate) const fn from_bits(bits: u16) -> Self {
+    pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 

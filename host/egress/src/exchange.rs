@@ -3,6 +3,7 @@
 use crate::budget::{Bytes as Budget, Gauges, Held, Slots, Sockets};
 use crate::connect::{self, Destination, Phases, Resolve, connect, without_os_number};
 use crate::http1::{self, BEFORE_HEAD, HEADER_BYTES, HEADER_COUNT};
+use crate::message::only_reads;
 use crate::pool::{Connection, Key, Pool, Transport};
 use crate::tls::Certificate;
 use crate::{Error, Method, Timing};
@@ -33,6 +34,7 @@ const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request with its secrets inserted. It is never printed.
+#[derive(Clone)]
 pub(crate) struct Plan {
     pub destination: Destination,
     pub method: Method,
@@ -189,7 +191,7 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
     while let Some(connection) = pool.take(&key) {
         match attempt(context, Ready { connection, phases: Phases::default(), start }).await {
             // The server may have closed the idle connection when it was taken. The method is safe, so retry.
-            Err(Error::Closed(_)) if plan.method.is_safe() => {}
+            Err(Error::Closed(_)) if only_reads(&plan.method) => {}
             result => return result,
         }
     }
@@ -228,7 +230,7 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
     // If HTTP does not allow a body, a server may still send one late. It would be read as the beginning of the next
     // answer. A server that ignores the body of a request parses that body as the next request and answers it too.
     let Plan { method, body, .. } = context.plan;
-    let may_stray = *method == Method::Head || matches!(raw.status, 204 | 304) || !body.is_empty();
+    let may_stray = *method == Method::HEAD || matches!(raw.status, 204 | 304) || !body.is_empty();
     match transport {
         Some(transport) if !may_stray || matches!(transport, Transport::Http2(_)) => {
             context.pool.put(context.key, Connection { transport, ..connection });
@@ -330,7 +332,7 @@ async fn send(
 ) -> Result<hyper::Response<Incoming>, Error> {
     let host = plan.headers.get(HOST).unwrap_or(authority);
     let mut request = hyper::Request::new(Full::new(plan.body.clone()));
-    *request.method_mut() = plan.method.to_http();
+    *request.method_mut() = plan.method.clone();
     *request.headers_mut() = plan.headers.clone();
     request.headers_mut().entry(USER_AGENT).or_insert_with(|| user_agent.clone());
     let bad = |why: String| Error::BadRequest(why);

@@ -49,13 +49,13 @@ pub fn captures(bytes: &[u8]) {
     let pointer = String::from_utf8_lossy(pointer).into_owned();
     let cookie = format!("{pointer}; path=/");
     let mut headers = vec![("set-cookie".to_owned(), cookie.clone())];
-    let capture = |name: &str, source| Capture { name: name.to_owned(), source, ttl: Duration::from_secs(60) };
+    let capture = |name: &str, source| Capture::new(name, source, Duration::from_secs(60));
     let captures = [
         capture("pointed", CaptureSource::JsonPointer(pointer.clone())),
         capture("cookie", CaptureSource::Cookie("session".to_owned())),
     ];
     let captured = Captured::default();
-    let answer = Answer { status: 200, headers: &headers, body: &body };
+    let answer = Answer { status: 200, headers: &headers, body: &body, is_masked: false, permits_short: false };
     let Ok(places) = captured.keep(&captures, &Sent::default(), &answer) else { return };
     let (was_json, kept) = (is_json(&body), captured.valid().contains_key("pointed"));
     let before = body.clone();

@@ -176,6 +176,8 @@ pub struct Grant {
     pub reference_in_base: Option<String>,
     /// Whether the path of a request may contain secrets. The receivers of notifications identify their senders by it.
     pub expands_path: bool,
+    /// Whether captured values may be shorter than 8 bytes.
+    pub short_captures: bool,
 }
 
 /// Checks that a text is a valid `Host` header: a name or an address, with an optional port. The error is one sentence.
@@ -196,7 +198,17 @@ impl Grant {
     /// Returns the grant of a target from the configuration file: its origins, at any address.
     pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
         let (reach, narrowing) = (Reach::Everywhere, Narrowing::default());
-        Self { base, origins, reach, secrets, narrowing, host: None, reference_in_base: None, expands_path: false }
+        Self {
+            base,
+            origins,
+            reach,
+            secrets,
+            narrowing,
+            host: None,
+            reference_in_base: None,
+            expands_path: false,
+            short_captures: false,
+        }
     }
 }
 
@@ -241,9 +253,9 @@ impl Narrowing {
     }
 
     /// Checks that a method and path are allowed. The path must be the one that is sent.
-    pub(crate) fn check(&self, method: Method, path_and_query: &str) -> Result<(), Error> {
+    pub(crate) fn check(&self, method: &Method, path_and_query: &str) -> Result<(), Error> {
         let denied = |what: String| Err(Error::Denied { what, why: NARROWED });
-        if self.methods.as_ref().is_some_and(|methods| !methods.contains(&method)) {
+        if self.methods.as_ref().is_some_and(|methods| !methods.contains(method)) {
             return denied(format!("the method {}", method.as_str()));
         }
         let Some(prefixes) = &self.path_prefixes else { return Ok(()) };
@@ -314,12 +326,12 @@ mod tests {
     #[test]
     fn narrowing_allows_only_listed_methods_and_path_prefixes() {
         let narrowing = Narrowing {
-            methods: Some(vec![Method::Get]),
+            methods: Some(vec![Method::GET]),
             path_prefixes: Some(vec!["/api2/json".to_owned(), "/health/".to_owned()]),
         };
         for path in ["/api2/json", "/api2/json/nodes?x=/..", "/health/", "/health/live"] {
-            assert_eq!(narrowing.check(Method::Get, path), Ok(()), "{path}");
-            assert!(narrowing.check(Method::Post, path).is_err(), "{path}");
+            assert_eq!(narrowing.check(&Method::GET, path), Ok(()), "{path}");
+            assert!(narrowing.check(&Method::POST, path).is_err(), "{path}");
         }
         for path in [
             "/",
@@ -335,10 +347,10 @@ mod tests {
             "/api2/json%c0%afaccess",
             "/api2/json/%e0%80%af",
         ] {
-            assert!(narrowing.check(Method::Get, path).is_err(), "{path}");
+            assert!(narrowing.check(&Method::GET, path).is_err(), "{path}");
         }
-        assert_eq!(narrowing.check(Method::Get, "/health/%c3%bc"), Ok(()));
-        assert_eq!(Narrowing::default().check(Method::Delete, "/anything%2f"), Ok(()));
+        assert_eq!(narrowing.check(&Method::GET, "/health/%c3%bc"), Ok(()));
+        assert_eq!(Narrowing::default().check(&Method::DELETE, "/anything%2f"), Ok(()));
         for header in OVERRIDES {
             assert!(narrowing.check_header(header).is_err(), "{header}");
             assert_eq!(Narrowing::default().check_header(header), Ok(()), "{header}");

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::grant::Narrowing;
 use crate::secrets::AvailableSecrets;
+use crate::signed::Signed;
 use hyper::header::{HeaderName, HeaderValue};
 
 /// Headers that only the host sets. A plugin's value could break the connection or a guarantee. For example, the answer
@@ -54,10 +55,10 @@ fn bad_value(name: &HeaderName) -> String {
     format!("the value of header {name} has a line break or control character")
 }
 
-/// Checks a header of a request, and replaces the references to secrets in its value.
+/// Checks a header of a request, and replaces the references in its value.
 pub(crate) fn header(
     narrowing: &Narrowing,
-    known: &AvailableSecrets<'_>,
+    (known, signed): (&AvailableSecrets<'_>, &Signed),
     name: &str,
     value: &str,
 ) -> Result<(HeaderName, HeaderValue), Error> {
@@ -66,7 +67,7 @@ pub(crate) fn header(
         Error::BadRequest(format!("{why}{remedy}"))
     })?;
     narrowing.check_header(&normalized)?;
-    let expanded = known.expand_header(value)?;
+    let expanded = known.expand_header(signed, value)?;
     let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| Error::BadRequest(bad_value(&name)))?;
     value.set_sensitive(true);
     Ok((name, value))

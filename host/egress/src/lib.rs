@@ -20,17 +20,19 @@
 //!
 //! | code | class | retryable | meaning |
 //! |---|---|---|---|
-//! | `denied` | refused | no | the request is not allowed: its origin, address or method is not the target's |
-//! | `bad_request` | refused | no | the plugin's request cannot be sent in this form |
-//! | `capture_missing` | other | yes | the request uses a captured secret, but the earlier answer did not contain it |
-//! | `capture_refused` | other | no | the answer contains a value to capture that cannot be a secret |
-//! | `secret_unknown` | refused | no | the request uses a secret that the target does not have |
-//! | `too_many_requests_in_poll` | other | no | the poll has made the maximum number of requests |
-//! | `too_much_sent_in_poll` | other | no | the poll's requests exceed the maximum total size |
+//! | `denied` | denied | no | the request is not allowed: its origin, address or method is not the target's |
+//! | `bad_request` | invalid_argument | no | the plugin's request cannot be sent in this form |
+//! | `capture_missing` | capture | yes | the answer lacks a value to capture, or the request uses one that an earlier answer lacked |
+//! | `capture_refused` | capture | no | the answer contains a value to capture that cannot be a secret |
+//! | `capture_too_short` | capture | no | the answer's value to capture has less than 8 bytes, and the operator does not permit that |
+//! | `secret_unknown` | invalid_argument | no | the request uses a secret that the target does not have |
+//! | `too_many_requests_in_poll` | limit | no | the poll has made the maximum number of requests |
+//! | `too_much_sent_in_poll` | limit | no | the poll's requests exceed the maximum total size |
+//! | `too_much_signed_in_poll` | limit | no | the poll's signatures exceed the maximum total work |
 //! | `dns_not_found` | name_lookup | yes | the host name does not exist |
 //! | `dns_failed` | name_lookup | yes | the name lookup failed |
 //! | `connect_refused` | connection_refused | yes | nothing listens at the address |
-//! | `connect_failed` | connection_failed | yes | the address is unreachable, or the connection broke at once |
+//! | `connect_failed` | unreachable, connection_failed | yes | the address is unreachable, or the connection broke at once |
 //! | `tls_fingerprint_mismatch` | certificate | no | the certificate does not have the configured fingerprint |
 //! | `tls_untrusted` | certificate | no | no configured authority signed the certificate |
 //! | `tls_name_mismatch` | certificate | no | the certificate is for a different name |
@@ -43,8 +45,9 @@
 //! | `protocol` | protocol | yes | the answer is not HTTP |
 //! | `headers_too_large` | other | no | the answer has more or longer headers than allowed |
 //! | `body_too_large` | body_too_large | no | the answer has a longer body than allowed |
-//! | `overloaded` | other | yes | the host holds the maximum number of body bytes |
-//! | `host_out_of_means` | other | yes | the host has no descriptor or memory left for a connection |
+//! | `overloaded` | limit | yes | the host holds the maximum number of body bytes |
+//! | `host_out_of_means` | limit | yes | the host has no descriptor or memory left for a connection |
+//! | `authentication_unsupported` | other | no | the server asks for Digest in a form that the host does not have |
 //! | `encoded_body` | other | no | the body is compressed although the request did not ask for that |
 //! | `not_recorded` | not_recorded | no | a recording is replayed and does not contain the answer |
 
@@ -52,6 +55,7 @@
 
 pub mod address;
 mod answer;
+mod authentication;
 mod budget;
 mod captures;
 mod coalesce;
@@ -70,11 +74,15 @@ mod mask;
 mod message;
 mod plan;
 mod pool;
+mod private_key;
 mod probe;
+mod process;
 mod recording;
 mod references;
 mod secrets;
 mod session;
+mod signatures;
+mod signed;
 mod tls;
 
 pub use address::{Cidr, Reach};
@@ -85,12 +93,16 @@ pub use dial::secure;
 pub use error::{Error, ErrorClass, Seen};
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
 pub use headers::settable_header;
-pub use message::{BodyEncoding, Capture, CaptureSource, Method, Request, Response, Timing};
+pub use message::{
+    Authentication, BodyEncoding, Capture, CaptureSource, Credentials, Method, Request, Response, SecretEncoding,
+    Signature, SignatureEncoding, SignaturePart, Timing, method,
+};
 pub use probe::ProbeStep;
+pub use process::{Config, Egress, Lane};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
 pub use references::reference_problems;
-pub use secrets::{InvalidSecret, Secrets};
-pub use session::{Config, Egress, Lane, Limits, Session, Usage};
+pub use secrets::{InvalidSecret, SecretRules, Secrets};
+pub use session::{Limits, Session, Usage};
 pub use tls::{Certificate, Fingerprint, Tls, TlsError};
 
 #[cfg(test)]

@@ -2,53 +2,24 @@
 
 use crate::budget::Held;
 use crate::tls::Certificate;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// An HTTP method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names of HTTP")]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Patch,
-    Delete,
-    Options,
+pub use hyper::Method;
+
+/// Parses the method of a request: 1 to 16 upper-case letters. The error is one sentence.
+pub fn method(text: &str) -> Result<Method, String> {
+    let is_valid = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_uppercase());
+    let parsed = Method::from_bytes(text.as_bytes()).ok().filter(|_| is_valid);
+    parsed.ok_or_else(|| {
+        let shown: String = text.chars().take(32).collect();
+        format!("{shown:?} is not a method: write 1 to 16 upper-case letters, for example GET")
+    })
 }
 
-impl Method {
-    /// All methods.
-    pub const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
-
-    pub(crate) fn is_safe(self) -> bool {
-        matches!(self, Self::Get | Self::Head)
-    }
-
-    /// Returns the name of the method in HTTP, in upper case.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-            Self::Options => "OPTIONS",
-        }
-    }
-
-    pub(crate) fn to_http(self) -> hyper::Method {
-        match self {
-            Self::Get => hyper::Method::GET,
-            Self::Head => hyper::Method::HEAD,
-            Self::Post => hyper::Method::POST,
-            Self::Put => hyper::Method::PUT,
-            Self::Patch => hyper::Method::PATCH,
-            Self::Delete => hyper::Method::DELETE,
-            Self::Options => hyper::Method::OPTIONS,
-        }
-    }
+/// Returns whether a request with this method can be sent twice, or once for several callers, without a difference.
+pub(crate) fn only_reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// How inserted secrets are escaped in a body.
@@ -77,6 +48,10 @@ pub struct Request {
     pub body_encoding: BodyEncoding,
     /// The parts of the answer to store as secrets.
     pub captures: Vec<Capture>,
+    /// The signatures to compute, in this order.
+    pub signatures: Vec<Signature>,
+    /// The authentication that the host does.
+    pub authentication: Option<Authentication>,
     /// The timeout of this request. The deadline of the poll applies as well.
     pub timeout: Option<Duration>,
 }
@@ -85,37 +60,76 @@ impl Request {
     /// Returns a GET request without headers and body.
     pub fn get(path: impl Into<String>) -> Self {
         Self {
-            method: Method::Get,
+            method: Method::GET,
             path: path.into(),
             headers: Vec::new(),
             body: None,
             body_encoding: BodyEncoding::Raw,
             captures: Vec::new(),
+            signatures: Vec::new(),
+            authentication: None,
             timeout: None,
         }
     }
 }
 
-/// A part of a 2xx answer to store as a secret.
+impl Request {
+    /// Returns the names of the secrets of its signatures and its authentication.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let parts = self.signatures.iter().flat_map(|signature| signature.key.iter().chain(&signature.input));
+        let signed = parts.filter_map(|part| match part {
+            SignaturePart::Secret(name, _) => Some(name.as_str()),
+            _ => None,
+        });
+        let proof = self.authentication.iter().map(|authentication| match authentication {
+            Authentication::Basic(login) | Authentication::Digest(login) => login.password.as_str(),
+            Authentication::Bearer(name) => name.as_str(),
+        });
+        signed.chain(proof)
+    }
+}
+
+/// A part of an answer to store as a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// The name of the secret, for use in `${secret.NAME}`.
+    /// The name of the secret.
     pub name: String,
     /// The place of the value in the answer.
     pub source: CaptureSource,
-    /// The lifetime of the value, at most one day.
+    /// The lifetime of the value, at most one week.
     pub ttl: Duration,
+    /// The statuses of the answers that have the value. Empty stands for 200 to 299.
+    pub statuses: Vec<RangeInclusive<u16>>,
+    /// Whether an answer with such a status may lack the value.
+    pub optional: bool,
+}
+
+impl Capture {
+    /// Returns a capture of a value that each answer with a status of 200 to 299 has.
+    pub fn new(name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
+        Self { name: name.into(), source, ttl, statuses: Vec::new(), optional: false }
+    }
+
+    /// Returns whether answers with this status have the value.
+    pub(crate) fn covers(&self, status: u16) -> bool {
+        match self.statuses.as_slice() {
+            [] => (200..300).contains(&status),
+            statuses => statuses.iter().any(|range| range.contains(&status)),
+        }
+    }
 }
 
 /// The place of a value in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureSource {
-    /// The string at this JSON pointer (RFC 6901) in a JSON body.
+    /// The string, number or bool at this JSON pointer (RFC 6901) in a JSON body.
     JsonPointer(String),
     /// The first header with this name. Case is ignored.
     Header(String),
     /// The cookie with this name that the answer sets.
     Cookie(String),
+    /// The first group of the first match of this regular expression in the body.
+    Pattern(String),
 }
 
 impl CaptureSource {
@@ -125,8 +139,87 @@ impl CaptureSource {
             Self::JsonPointer(pointer) => format!("at {pointer:?}"),
             Self::Header(name) => format!("in a header {name:?}"),
             Self::Cookie(name) => format!("in a cookie {name:?}"),
+            Self::Pattern(pattern) => format!("by the pattern {pattern:?}"),
         }
     }
+}
+
+/// A part of the key or the input of a signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignaturePart {
+    /// Bytes of the plugin.
+    Bytes(Vec<u8>),
+    /// The body of the request, with its secrets inserted.
+    Body,
+    /// A whole secret in an encoding.
+    Secret(String, SecretEncoding),
+    /// The result of an earlier signature of the request.
+    Signature(String),
+}
+
+/// How a secret becomes bytes of a signature's key or input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretEncoding {
+    /// UTF-8.
+    Utf8,
+    /// UTF-16, little-endian.
+    Utf16Le,
+    /// Decoded from base64, standard or URL-safe.
+    Base64,
+    /// Decoded from base32 (RFC 4648), in upper or lower case. Spaces and hyphens are ignored.
+    Base32,
+    /// Decoded from hex digits.
+    Hex,
+}
+
+/// How the result of a signature is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureEncoding {
+    /// The bytes, for other signatures only.
+    Raw,
+    /// Lower-case hex digits.
+    Hex,
+    /// Base64 with padding.
+    Base64,
+    /// URL-safe base64 without padding.
+    Base64Url,
+}
+
+/// A signature that the host computes for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The NAME in `signature.NAME`.
+    pub name: String,
+    /// The function, for example `hmac-sha256`.
+    pub algorithm: String,
+    /// The key: the concatenation of these parts.
+    pub key: Vec<SignaturePart>,
+    /// The input: the concatenation of these parts.
+    pub input: Vec<SignaturePart>,
+    /// How the result is written.
+    pub encoding: SignatureEncoding,
+    /// The number of iterations of PBKDF2.
+    pub iterations: Option<u32>,
+}
+
+/// A user name, and the name of the secret that is the password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user name. It may contain references to secrets.
+    pub user: String,
+    /// The name of the secret.
+    pub password: String,
+}
+
+/// An authentication that the host does (RFC 7617, RFC 7616, RFC 6750).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Authentication {
+    /// Basic.
+    Basic(Credentials),
+    /// Digest.
+    Digest(Credentials),
+    /// Bearer, with the name of the secret.
+    Bearer(String),
 }
 
 /// The duration of each phase in milliseconds. A phase that a reused connection skips is 0.

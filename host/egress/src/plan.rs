@@ -1,14 +1,18 @@
-//! Checks a request against the grant of its target, and inserts its secrets.
+//! Checks a request against the grant of its target, computes its signatures, and inserts its secrets.
 
+use crate::authentication::{self, Login, Prepared};
 use crate::connect::Destination;
 use crate::exchange::{Plan, Reading};
 use crate::grant::path_and_query;
 use crate::headers::header;
 use crate::message::Request;
-use crate::references::{Part, References};
+use crate::references::{Part, References, Scheme};
 use crate::secrets::AvailableSecrets;
+use crate::signatures::{Signing, sign};
+use crate::signed::Signed;
 use crate::{Error, Grant, InvalidUrl, Origin, OriginGrant};
-use hyper::header::{HOST, HeaderMap, HeaderValue};
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue};
 use std::sync::Arc;
 use url::Url;
 
@@ -27,47 +31,111 @@ pub(crate) struct Shared<'a> {
     /// The kind of the target.
     pub share: &'a Arc<str>,
     pub reading: &'a Arc<Reading>,
+    pub signing: Signing<'a>,
 }
 
-/// Checks a request against the grant and inserts its secrets.
-pub(crate) fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
-    let Shared { grant, share, reading } = of;
+/// A request that is ready to be sent.
+pub(crate) struct Planned {
+    pub plan: Plan,
+    /// The results of signatures in the request. They are masked in the answer by their value, which a plugin can guess
+    /// only as a whole. That must not be done with a text of which a plugin can choose a part, such as `user:password`.
+    pub derived: Vec<String>,
+    /// The user and password that answer a challenge of the server.
+    pub login: Option<Login>,
+}
+
+/// Checks a request against the grant and inserts its secrets and signatures.
+pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: Request) -> Result<Planned, Error> {
+    let Shared { grant, share, reading, signing } = of;
     let url = address((grant, known.references), &request.path)?;
     let path_and_query = path_and_query(&url);
-    grant.narrowing.check(request.method, &path_and_query)?;
-    let path_and_query = if grant.expands_path { known.expand_path(&path_and_query)? } else { path_and_query };
+    if matches!(request.method, Method::CONNECT | Method::TRACE) {
+        let what = format!("the method {}", request.method);
+        return Err(Error::Denied { what, why: "it would leave the protection of the target's secrets" });
+    }
+    grant.narrowing.check(&request.method, &path_and_query)?;
     let OriginGrant { origin, tls } = granted(grant, &url)?;
     if request.headers.len() > MAX_HEADERS {
         let count = request.headers.len();
         return Err(Error::BadRequest(format!("it has {count} headers, more than {MAX_HEADERS}")));
     }
+    let (signed, body) = signed_body((known, signing), &request).await?;
+    let path_and_query = known.expand_path(&signed, &path_and_query)?;
+    let mut headers = headers((grant, known, &signed), &request)?;
+    let mut login = None;
+    if let Some(authentication) = &request.authentication {
+        if headers.contains_key(AUTHORIZATION) {
+            let why = "it has both an authentication and a header authorization";
+            return Err(Error::BadRequest(why.to_owned()));
+        }
+        match authentication::prepare(known, authentication)? {
+            Prepared::Header(value) => drop(headers.insert(AUTHORIZATION, authorization(&value)?)),
+            Prepared::Digest(found) => login = Some(found),
+        }
+    }
+    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == *origin)) {
+        let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
+        headers.insert(HOST, value);
+    }
+    let derived = signed.into_texts().collect();
+    let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
+    // The answer contains a captured secret of this target, or belongs to its nonce: other callers must not share it.
+    let shared = request.captures.is_empty() && login.is_none();
+    let (share, reading) = (share.clone(), reading.clone());
+    let (method, body) = (request.method, body.into());
+    let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading };
+    Ok(Planned { plan, derived, login })
+}
+
+/// Returns the header that authenticates a request.
+pub(crate) fn authorization(value: &str) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| Error::BadRequest("its authentication contains a line break or control character".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Returns the signatures of a request, and its body with its secrets and signatures inserted.
+async fn signed_body(
+    (known, signing): (&AvailableSecrets<'_>, Signing<'_>),
+    request: &Request,
+) -> Result<(Signed, Vec<u8>), Error> {
+    let too_long = || Error::BadRequest(format!("its body is longer than {MAX_BODY_BYTES} bytes"));
+    let body = request.body.clone().unwrap_or_default();
+    if body.len() > MAX_BODY_BYTES {
+        return Err(too_long());
+    }
+    let refers = known.refers_to_signature(&body);
+    let mut signed = Signed::default();
+    if refers {
+        signed = sign(known, &request.signatures, None, signing).await?;
+    }
+    let body = known.expand_body(&signed, body, request.body_encoding)?;
+    if body.len() > MAX_BODY_BYTES {
+        return Err(too_long());
+    }
+    if !refers {
+        signed = sign(known, &request.signatures, Some(&body), signing).await?;
+    }
+    Ok((signed, body))
+}
+
+/// Returns the headers of a request with their secrets and signatures inserted.
+fn headers(
+    (grant, known, signed): (&Grant, &AvailableSecrets<'_>, &Signed),
+    request: &Request,
+) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     let mut bytes = 0;
     for (name, value) in &request.headers {
-        let (name, value) = header(&grant.narrowing, known, name, value)?;
+        let (name, value) = header(&grant.narrowing, (known, signed), name, value)?;
         bytes += name.as_str().len() + value.len();
         if bytes > MAX_HEADER_BYTES {
             return Err(Error::BadRequest(format!("its headers are longer than {MAX_HEADER_BYTES} bytes in total")));
         }
         headers.append(name, value);
     }
-    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == *origin)) {
-        let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
-        headers.insert(HOST, value);
-    }
-    let body = match request.body {
-        Some(body) if body.len() <= MAX_BODY_BYTES => known.expand_body(body, request.body_encoding)?,
-        Some(body) => body,
-        None => Vec::new(),
-    };
-    if body.len() > MAX_BODY_BYTES {
-        return Err(Error::BadRequest(format!("its body is longer than {MAX_BODY_BYTES} bytes")));
-    }
-    let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
-    // The answer contains a captured secret of this target, so other callers must not share it.
-    let shared = request.captures.is_empty();
-    let (share, reading) = (share.clone(), reading.clone());
-    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared, share, reading })
+    Ok(headers)
 }
 
 /// Returns the granted origin of a URL.
@@ -96,8 +164,8 @@ pub(crate) fn address((grant, references): (&Grant, &References), path: &str) ->
     if path.len() > MAX_PATH_BYTES {
         return Err(Error::BadRequest(format!("its path is longer than {MAX_PATH_BYTES} bytes")));
     }
-    let refers = |text| references.parts(text).iter().any(|part| matches!(part, Part::Reference(_)));
-    if !grant.expands_path && refers(path) {
+    let is_secret = |part: &Part<'_>| matches!(part, Part::Reference(found) if found.scheme != Scheme::Signature);
+    if !grant.expands_path && references.parts(path).iter().any(is_secret) {
         let why = "its path refers to a secret: servers and proxies log paths; send it in a header or the body";
         return Err(Error::BadRequest(why.to_owned()));
     }

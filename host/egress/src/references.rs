@@ -1,4 +1,4 @@
-//! References to secrets: what stands in a request for a value that its author does not know.
+//! References: what stands in a request for a value that its author does not know, a secret or a signature.
 //!
 //! An operator writes `${secret.NAME}` or `${basic.NAME}`. A plugin asks the host for a reference instead, which
 //! contains a random number of the call. So a text of a server that looks like a reference stays a text, whatever the
@@ -20,11 +20,13 @@ pub(crate) enum Scheme {
     Secret,
     /// The base64 of a secret of the form `user:password`.
     Basic,
+    /// The result of a signature of the request.
+    Signature,
 }
 
 impl Scheme {
     /// All schemes with their names.
-    const ALL: [(&str, Self); 2] = [("secret", Self::Secret), ("basic", Self::Basic)];
+    const ALL: [(&str, Self); 3] = [("secret", Self::Secret), ("basic", Self::Basic), ("signature", Self::Signature)];
 
     fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, scheme)| *scheme == self).map_or("", |(word, _)| word)
@@ -47,6 +49,11 @@ impl<'t> Reference<'t> {
         let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain);
         is_name.then_some(Self { scheme, name })
     }
+
+    /// Parses the inner part of a reference that an operator wrote. Only a plugin knows the names of signatures.
+    fn parse_written(text: &'t str) -> Option<Self> {
+        Self::parse(text).filter(|reference| reference.scheme != Scheme::Signature)
+    }
 }
 
 /// A part of a text.
@@ -64,8 +71,8 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Returns the reference to `secret.NAME` or `basic.NAME`. A request with the reference of another text fails,
-    /// because no secret has its name.
+    /// Returns the reference to `secret.NAME`, `basic.NAME` or `signature.NAME`. A request with the reference of any
+    /// other text fails, because no secret has its name.
     pub(crate) fn of(&self, name: &str) -> String {
         if Reference::parse(name).is_none() {
             let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -92,7 +99,7 @@ impl References {
                 continue;
             }
             replaced.push_str(before);
-            match from[2..].split_once('}').filter(|(inner, _)| Reference::parse(inner).is_some()) {
+            match from[2..].split_once('}').filter(|(inner, _)| Reference::parse_written(inner).is_some()) {
                 Some((inner, behind)) => {
                     replaced.push_str(&self.of(inner));
                     rest = behind;
@@ -167,14 +174,15 @@ pub fn reference_problems(text: &str, is_known: impl Fn(&str) -> bool) -> Vec<St
         let (before, from) = rest.split_at(at);
         rest = &from[2..];
         let Some((inner, behind)) = rest.split_once('}').filter(|_| !before.ends_with('$')) else { continue };
-        match Reference::parse(inner) {
+        match Reference::parse_written(inner) {
             Some(Reference { name, .. }) if !is_known(name) => {
                 problems.push(format!("there is no secret {name:?}: add it to secrets, or correct the name"));
             }
             Some(_) => {}
             None => {
                 let word = inner.trim_start().to_ascii_lowercase();
-                if let Some((meant, _)) = Scheme::ALL.into_iter().find(|(known, _)| word.starts_with(known)) {
+                let mut writable = Scheme::ALL.into_iter().filter(|(_, scheme)| *scheme != Scheme::Signature);
+                if let Some((meant, _)) = writable.find(|(known, _)| word.starts_with(known)) {
                     let shown: String = inner.chars().take(LONGEST_NAME).collect();
                     problems.push(format!(
                         "${{{shown}}} is not a reference to a secret: write ${{{meant}.NAME}}, or $${{{shown}}} for this text"
@@ -201,7 +209,7 @@ mod tests {
             ("${secret.token}${secret.token}", format!("{token}{token}")),
             ("$${secret.token} $${", "${secret.token} ${".to_owned()),
             ("$$${secret.token}", "$${secret.token}".to_owned()),
-            ("${HOME} ${} ${ ${secret} ${secret.} ${secrets.a} ${secret.a b} $x }", String::new()),
+            ("${HOME} ${} ${ ${secret} ${secret.} ${secrets.a} ${secret.a b} ${signature.a} $x }", String::new()),
             ("${secret.token", String::new()),
             ("", String::new()),
         ] {

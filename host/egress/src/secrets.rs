@@ -1,11 +1,14 @@
-//! Inserts secrets into requests.
+//! Inserts secrets and signatures into requests.
 //!
-//! Header values may contain references to `secret.NAME` and `basic.NAME`, bodies and permitted paths to `secret.NAME`.
+//! Header values may contain references to `secret.NAME` and `basic.NAME`, bodies and permitted paths to `secret.NAME`,
+//! and all of them to `signature.NAME`.
 
 use crate::Error;
 use crate::mask::{Masker, SHORTEST};
 use crate::message::BodyEncoding;
+use crate::private_key;
 use crate::references::{Part, Reference, References, Scheme};
+use crate::signed::Signed;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
@@ -22,7 +25,19 @@ pub(crate) type Values = BTreeMap<String, SecretString>;
 #[derive(Debug, Default)]
 pub struct Secrets {
     values: Values,
+    /// The names of private keys. They sign, and are inserted nowhere.
+    private_keys: BTreeSet<String>,
     masker: Masker,
+}
+
+/// The rules for the values of secrets, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretRules {
+    /// Secrets that may be shorter than 8 bytes. Short values cannot be masked: the plugin sees them if a server sends
+    /// them back.
+    pub short: BTreeSet<String>,
+    /// Private keys in PEM, which have several lines and are used for signatures only.
+    pub private_keys: BTreeSet<String>,
 }
 
 /// An error for a value that cannot be a secret.
@@ -36,23 +51,27 @@ pub struct InvalidSecret {
 impl Secrets {
     /// Creates the secrets of a target. Fails if a value is shorter than 8 bytes or contains CR, LF or NUL.
     pub fn new(values: BTreeMap<String, SecretString>) -> Result<Self, InvalidSecret> {
-        Self::with_short(values, &BTreeSet::new())
+        Self::with_rules(values, SecretRules::default())
     }
 
-    /// Like [`Self::new`], but the secrets named in `short` may be shorter than 8 bytes. Short values cannot be masked:
-    /// the plugin sees them if a server sends them back.
-    pub fn with_short(values: BTreeMap<String, SecretString>, short: &BTreeSet<String>) -> Result<Self, InvalidSecret> {
+    /// Like [`Self::new`], with rules for single secrets.
+    pub fn with_rules(values: BTreeMap<String, SecretString>, rules: SecretRules) -> Result<Self, InvalidSecret> {
+        let SecretRules { short, private_keys } = rules;
         for (name, value) in &values {
             let value = value.expose_secret();
             let (is_short, may_be_short) = (value.len() < SHORTEST, short.contains(name));
-            if is_short && may_be_short && !value.is_empty() {
+            if private_keys.contains(name) {
+                check_private_key(name, value)?;
+            } else if is_short && may_be_short && !value.is_empty() {
                 check_characters(name, value)?;
             } else {
                 check_value(name, value)?;
             }
         }
-        let masker = Masker::new(values.values().map(ExposeSecret::expose_secret));
-        Ok(Self { values, masker })
+        // A private key reaches no server, and its first line is not secret.
+        let masked = values.iter().filter(|(name, _)| !private_keys.contains(*name));
+        let masker = Masker::new(masked.map(|(_, value)| value.expose_secret()));
+        Ok(Self { values, private_keys, masker })
     }
 
     /// Returns whether there is a secret with this name.
@@ -70,14 +89,14 @@ impl Secrets {
         self.masker.text(text).await
     }
 
-    /// Masks a body.
-    pub(crate) async fn masked_body(&self, body: Vec<u8>) -> Vec<u8> {
-        self.masker.body(body).await
+    /// Returns what finds the values in answers.
+    pub(crate) fn masker(&self) -> &Masker {
+        &self.masker
     }
 }
 
 /// Checks that a value can be a secret: at least 8 bytes, without CR, LF and NUL.
-pub(crate) fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> {
+fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> {
     if value.len() < SHORTEST {
         let why = "is shorter than 8 bytes, too short to be masked in answers: use a longer value, or write short = true \
                    next to its source (,short after it on the command line), which makes it visible in answers";
@@ -86,7 +105,18 @@ pub(crate) fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> 
     check_characters(name, value)
 }
 
-fn check_characters(name: &str, value: &str) -> Result<(), InvalidSecret> {
+/// Checks that a value is a private key in PEM.
+fn check_private_key(name: &str, value: &str) -> Result<(), InvalidSecret> {
+    if private_key::is_valid(value) {
+        return Ok(());
+    }
+    let why = "is not a private key in PEM: it must begin with a line like -----BEGIN PRIVATE KEY----- and must not be \
+               encrypted";
+    Err(InvalidSecret { name: name.to_owned(), why })
+}
+
+/// Checks that a value has no characters that end a header.
+pub(crate) fn check_characters(name: &str, value: &str) -> Result<(), InvalidSecret> {
     if value.contains(['\r', '\n', '\0']) {
         let why = "contains a line break or a NUL byte: remove it (a file may end in one line break)";
         return Err(InvalidSecret { name: name.to_owned(), why });
@@ -94,7 +124,7 @@ fn check_characters(name: &str, value: &str) -> Result<(), InvalidSecret> {
     Ok(())
 }
 
-/// The secrets that a request may use: the operator's and the captured ones.
+/// The secrets that a request may use: the operator's and the captured ones, and its signatures.
 pub(crate) struct AvailableSecrets<'a> {
     pub operators: &'a Secrets,
     pub captured: &'a Values,
@@ -107,43 +137,80 @@ impl AvailableSecrets<'_> {
         self.operators.values.is_empty() && self.captured.is_empty()
     }
 
-    fn value(&self, name: &str) -> Option<&SecretString> {
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    fn find(&self, name: &str) -> Option<&SecretString> {
         self.operators.values.get(name).or_else(|| self.captured.get(name))
+    }
+
+    /// Returns a secret that may be inserted. `of` names its user in errors.
+    pub(crate) fn value(&self, name: &str, of: &str) -> Result<&SecretString, Error> {
+        if self.operators.private_keys.contains(name) {
+            return Err(Error::BadRequest(format!("{of} uses the private key {name}, which only signs")));
+        }
+        self.find(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))
+    }
+
+    /// Returns a secret for signatures with a private key.
+    pub(crate) fn private_key(&self, name: &str) -> Result<&SecretString, Error> {
+        self.find(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))
     }
 
     /// Returns the names of the available secrets that a text refers to.
     pub(crate) fn named_in<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
-        let name = |part| if let Part::Reference(reference) = part { Some(reference.name) } else { None };
+        let name = |part| match part {
+            Part::Reference(Reference { scheme: Scheme::Secret | Scheme::Basic, name }) => Some(name),
+            _ => None,
+        };
         let names = self.references.parts(text).into_iter().filter_map(name);
-        names.filter(|name| self.value(name).is_some()).take(REFERENCES)
+        names.filter(|name| self.contains(name)).take(REFERENCES)
+    }
+
+    /// Returns whether a text refers to a signature.
+    pub(crate) fn refers_to_signature(&self, text: &[u8]) -> bool {
+        let is_signature =
+            |part: &Part<'_>| matches!(part, Part::Reference(found) if found.scheme == Scheme::Signature);
+        std::str::from_utf8(text).is_ok_and(|text| self.references.parts(text).iter().any(is_signature))
     }
 
     /// Returns a header value with its secrets inserted.
-    pub(crate) fn expand_header(&self, value: &str) -> Result<String, Error> {
-        self.expand(value, "a header", |scheme, secret| match scheme {
-            Scheme::Secret => Some(secret.to_owned()),
-            Scheme::Basic => Some(STANDARD.encode(secret)),
+    pub(crate) fn expand_header(&self, signed: &Signed, value: &str) -> Result<String, Error> {
+        self.expand(signed, value, "a header", |scheme, value| match scheme {
+            Scheme::Secret | Scheme::Signature => Some(value.to_owned()),
+            Scheme::Basic => Some(STANDARD.encode(value)),
         })
     }
 
     /// Returns a body with its secrets inserted. A body that is not UTF-8 is returned unchanged.
-    pub(crate) fn expand_body(&self, body: Vec<u8>, encoding: BodyEncoding) -> Result<Vec<u8>, Error> {
+    pub(crate) fn expand_body(&self, signed: &Signed, body: Vec<u8>, encoding: BodyEncoding) -> Result<Vec<u8>, Error> {
         let text = match String::from_utf8(body) {
             Ok(text) => text,
             Err(error) => return Ok(error.into_bytes()),
         };
-        let render = |scheme, secret: &str| (scheme == Scheme::Secret).then(|| encoded(secret, encoding));
-        Ok(self.expand(&text, "its body", render)?.into_bytes())
+        let render = |scheme, value: &str| (scheme != Scheme::Basic).then(|| encoded(value, encoding));
+        Ok(self.expand(signed, &text, "its body", render)?.into_bytes())
     }
 
     /// Returns a path and query with its secrets inserted. A secret may contain several segments of the path, and no
-    /// query.
-    pub(crate) fn expand_path(&self, path_and_query: &str) -> Result<String, Error> {
-        self.expand(path_and_query, "its path", |scheme, secret| (scheme == Scheme::Secret).then(|| in_path(secret)))
+    /// query. A signature is one segment, or one value of the query.
+    pub(crate) fn expand_path(&self, signed: &Signed, path_and_query: &str) -> Result<String, Error> {
+        self.expand(signed, path_and_query, "its path", |scheme, value| match scheme {
+            Scheme::Secret => Some(in_path(value)),
+            Scheme::Signature => Some(percent_encoded(value, b"")),
+            Scheme::Basic => None,
+        })
     }
 
     /// Replaces each reference by the text that `render` returns. `of` names the text in errors.
-    fn expand(&self, text: &str, of: &str, render: impl Fn(Scheme, &str) -> Option<String>) -> Result<String, Error> {
+    fn expand(
+        &self,
+        signed: &Signed,
+        text: &str,
+        of: &str,
+        render: impl Fn(Scheme, &str) -> Option<String>,
+    ) -> Result<String, Error> {
         let parts = self.references.parts(text);
         if parts.iter().filter(|part| matches!(part, Part::Reference(_))).count() > REFERENCES {
             return Err(Error::BadRequest(format!("{of} refers to secrets more than {REFERENCES} times")));
@@ -153,8 +220,11 @@ impl AvailableSecrets<'_> {
             match part {
                 Part::Text(text) => expanded.push_str(text),
                 Part::Reference(Reference { scheme, name }) => {
-                    let value = self.value(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))?;
-                    let rendered = render(scheme, value.expose_secret());
+                    let value = match scheme {
+                        Scheme::Signature => signed.text(name)?,
+                        Scheme::Secret | Scheme::Basic => self.value(name, of)?.expose_secret(),
+                    };
+                    let rendered = render(scheme, value);
                     expanded.push_str(&rendered.ok_or_else(|| {
                         Error::BadRequest(format!("{of} refers to basic.{name}, which only a header can have"))
                     })?);
@@ -207,7 +277,7 @@ mod tests {
     fn references_are_replaced_by_secrets() {
         let (operators, references) = (secrets(), References::default());
         let secrets = AvailableSecrets { operators: &operators, captured: &Values::new(), references: &references };
-        let header = |text: &str| secrets.expand_header(&references.written(text));
+        let header = |text: &str| secrets.expand_header(&Signed::default(), &references.written(text));
         for (text, expected) in [
             ("plain", "plain"),
             ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),
@@ -216,10 +286,16 @@ mod tests {
             ("${secret.token}${secret.token}", "s3cr\"t &vals3cr\"t &val"),
         ] {
             assert_eq!(header(text).unwrap(), expected);
-            assert_eq!(secrets.expand_header(text).unwrap(), text, "a plugin's own text has no references");
+            assert_eq!(
+                secrets.expand_header(&Signed::default(), text).unwrap(),
+                text,
+                "a plugin's own text has no references"
+            );
         }
         assert_eq!(header("${secret.missing}"), Err(Error::SecretUnknown("missing".to_owned())));
-        let body = |text: &str, encoding| secrets.expand_body(references.written(text).into_bytes(), encoding);
+        let body = |text: &str, encoding| {
+            secrets.expand_body(&Signed::default(), references.written(text).into_bytes(), encoding)
+        };
         for (encoding, expected) in [
             (BodyEncoding::Raw, "p=s3cr\"t &val"),
             (BodyEncoding::Form, "p=s3cr%22t%20%26val"),
@@ -228,7 +304,10 @@ mod tests {
             assert_eq!(String::from_utf8(body("p=${secret.token}", encoding).unwrap()).unwrap(), expected);
         }
         assert_eq!(body("${basic.login}", BodyEncoding::Raw).unwrap_err().code(), "bad_request");
-        assert_eq!(secrets.expand_body(vec![0xff, b'$'], BodyEncoding::Raw).unwrap(), vec![0xff, b'$']);
+        assert_eq!(
+            secrets.expand_body(&Signed::default(), vec![0xff, b'$'], BodyEncoding::Raw).unwrap(),
+            vec![0xff, b'$']
+        );
         let many = |count: usize| body(&"${secret.token}".repeat(count), BodyEncoding::Raw);
         assert!(many(REFERENCES).is_ok());
         assert_eq!(many(REFERENCES + 1).unwrap_err().code(), "bad_request");
@@ -242,7 +321,7 @@ mod tests {
         let secrets = AvailableSecrets { operators: &operators, captured: &Values::new(), references: &references };
         let expanded = |url: &str| {
             let (_, path) = crate::requested(&url::Url::parse(&references.written(url)).unwrap()).unwrap();
-            secrets.expand_path(&path)
+            secrets.expand_path(&Signed::default(), &path)
         };
         for (url, expected) in [
             ("http://a/plain?x=1", "/plain?x=1"),
@@ -264,9 +343,9 @@ mod tests {
             assert!(!error.to_string().contains(bad), "{error}");
         }
         assert!(!format!("{:?}", secrets()).contains("password"));
-        let short = BTreeSet::from(["pin".to_owned()]);
+        let rules = SecretRules { short: BTreeSet::from(["pin".to_owned()]), ..SecretRules::default() };
         let with = |name: &str, value: &str| {
-            Secrets::with_short([(name.to_owned(), SecretString::from(value))].into(), &short).is_ok()
+            Secrets::with_rules([(name.to_owned(), SecretString::from(value))].into(), rules.clone()).is_ok()
         };
         for (name, value, expected) in
             [("pin", "1234", true), ("pin", "", false), ("pin", "1\n2", false), ("other", "1234", false)]

@@ -1,106 +1,33 @@
-//! The public interface: [`Egress`] for the process, [`Lane`] for a runtime, [`Session`] for one poll.
+//! The requests of one poll.
 
-use crate::answer::{mask_error, mask_response};
-use crate::budget::{Bytes, Gauges, Slots, Sockets};
-use crate::captures::{self, Answer, Captured, Place, Sent};
-use crate::coalesce::{self, Coalescer};
-use crate::connect::{Resolve, SystemResolver};
+use crate::answer::{Maskers, finished};
+use crate::captures::{self, Answer, Captured, Sent};
+use crate::coalesce;
 use crate::ended::Ended;
-use crate::exchange::{Common, Plan, Raw, Reading, exchange};
-use crate::message::{Request, Response, Timing};
-use crate::plan::{Shared, address, bad_path, plan};
-use crate::pool::Pool;
+use crate::exchange::{Plan, Raw, Reading, exchange};
+use crate::message::{Authentication, Request, Response, Timing};
+use crate::plan::{Planned, Shared, address, authorization, bad_path, plan};
+use crate::process::Lane;
 use crate::recording::{RecordedRequest, Tape};
 use crate::references::References;
 use crate::secrets::AvailableSecrets;
+use crate::signatures::Signing;
 use crate::{Error, ErrorClass, Grant, Seen, requested};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::header::HeaderValue;
+use hyper::header::AUTHORIZATION;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 /// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
 const MAX_OWN_WAITING: usize = 10;
 /// Maximum size of all requests of one poll in bytes.
 const MAX_SENT_BYTES: usize = 8 << 20;
-
-/// The settings of this crate.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Maximum number of concurrent requests per host.
-    pub max_requests_per_host: usize,
-    /// Maximum number of body bytes that the process holds at a time.
-    pub max_body_bytes_in_flight: usize,
-    /// Maximum number of open connections, including idle ones.
-    pub max_connections: usize,
-    /// The listeners of this process. Requests by a host name are never sent to them.
-    pub own_listeners: Vec<SocketAddr>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_requests_per_host: 20,
-            max_body_bytes_in_flight: 256 << 20,
-            max_connections: 16_384,
-            own_listeners: Vec::new(),
-        }
-    }
-}
-
-/// The egress of the process.
-#[derive(Clone)]
-pub struct Egress {
-    pub(crate) common: Arc<Common>,
-    coalescer: Arc<Coalescer>,
-}
-
-/// The egress of one runtime. Requests that start here run here.
-#[derive(Clone)]
-pub struct Lane {
-    egress: Egress,
-    handle: Handle,
-    pool: Arc<Pool>,
-}
-
-impl Egress {
-    /// Creates the egress. A process needs exactly one.
-    pub fn new(config: Config) -> Self {
-        Self::with_resolver(config, Arc::new(SystemResolver))
-    }
-
-    /// Like [`Self::new`], with a resolver other than the system's.
-    pub fn with_resolver(config: Config, resolver: Arc<dyn Resolve>) -> Self {
-        let common = Common {
-            resolver,
-            own: config.own_listeners,
-            user_agent: HeaderValue::from_static(concat!("polliwog/", env!("CARGO_PKG_VERSION"))),
-            slots: Slots::new(config.max_requests_per_host),
-            bytes: Bytes::new(config.max_body_bytes_in_flight),
-            sockets: Sockets::new(config.max_connections),
-            gauges: Gauges::default(),
-        };
-        Self { common: Arc::new(common), coalescer: Arc::default() }
-    }
-
-    /// Returns a lane on the runtime of `handle`.
-    pub fn lane(&self, handle: Handle) -> Lane {
-        let pool = Arc::<Pool>::default();
-        pool.sweep(&handle);
-        Lane { egress: self.clone(), handle, pool }
-    }
-
-    /// Returns the counters of the process.
-    pub fn gauges(&self) -> &Gauges {
-        &self.common.gauges
-    }
-}
+/// The status of an answer that asks for authentication.
+const UNAUTHORIZED: u16 = 401;
 
 /// The limits of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +59,10 @@ pub struct Session {
     bytes: AtomicUsize,
     /// Bytes of the requests sent so far.
     sent: AtomicUsize,
+    /// The work of the signatures so far.
+    signed: AtomicU64,
+    /// The time of the poll in seconds since the Unix epoch.
+    now: i64,
     share: Arc<str>,
     reading: Arc<Reading>,
     /// Number of requests of this poll in flight.
@@ -159,6 +90,8 @@ impl Session {
             requests: AtomicU32::new(0),
             bytes: AtomicUsize::new(0),
             sent: AtomicUsize::new(0),
+            signed: AtomicU64::new(0),
+            now: 0,
             share: "".into(),
             reading: Arc::new(Reading { limit: limits.bodies, bytes: AtomicUsize::new(0) }),
             waiting: AtomicUsize::new(0),
@@ -170,6 +103,12 @@ impl Session {
             references: References::default(),
             tape: Tape::Off,
         }
+    }
+
+    /// Sets the time of the poll, for one-time passwords, in seconds since the Unix epoch.
+    #[must_use]
+    pub fn with_time(self, now: i64) -> Self {
+        Self { now, ..self }
     }
 
     /// Sets whether the session records its exchanges or replays a recording.
@@ -261,6 +200,11 @@ impl Session {
         if self.grant.expands_path {
             used.extend(names(&self.requested_url(request)));
         }
+        used.extend(request.secrets().filter(|name| known.contains(name)).map(str::to_owned));
+        used.extend(request.authentication.iter().flat_map(|authentication| match authentication {
+            Authentication::Basic(login) | Authentication::Digest(login) => names(&login.user),
+            Authentication::Bearer(_) => Vec::new(),
+        }));
         if !used.is_empty() {
             self.secrets.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
         }
@@ -278,9 +222,12 @@ impl Session {
             Tape::Off => return self.answer(request).await,
             Tape::Record(recorder) => recorder,
             Tape::Replay(player) => {
-                let (method, url) = (request.method, self.recorded_url(&request));
+                let (method, url) = (request.method.clone(), self.recorded_url(&request));
                 let result = self.answer(request).await;
-                if result.as_ref().is_err_and(|error| error.class() == ErrorClass::Refused) {
+                if result
+                    .as_ref()
+                    .is_err_and(|error| matches!(error.class(), ErrorClass::Denied | ErrorClass::InvalidArgument))
+                {
                     player.refused(method.as_str(), &url);
                 }
                 return result;
@@ -328,9 +275,7 @@ impl Session {
     }
 
     async fn exchanged(&self, request: Request) -> Result<Response, Error> {
-        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
-            return Err(Error::TooManyRequests(self.limits.requests));
-        }
+        self.count_request()?;
         captures::check(&request, &self.grant.secrets)?;
         let times = Times { start: Instant::now(), timeout: request.timeout };
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
@@ -344,40 +289,99 @@ impl Session {
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
         let is_replayed = matches!(self.tape, Tape::Replay(_));
         let requested = is_replayed.then(|| self.recorded(&request, self.recorded_url(&request)));
-        let plan = self.checked_plan(&known, request)?;
+        let planned = self.checked_plan(&known, request).await?;
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let response = player.answer(&requested)?.replayed()?;
             self.count_body(response.body.len(), cap)?;
-            self.captured.keep(&captures, &sent, &Answer::of(&response))?;
+            // A number that was captured is recorded as a single digit.
+            self.captured.keep(&captures, &sent, &Answer::of(&response, false, true))?;
             return Ok(response);
         }
-        let mut raw = self.send(plan, cap, times).await?;
-        let answer = Answer { status: raw.status, headers: &raw.headers, body: &raw.body };
-        let places = self.captured.keep(&captures, &sent, &answer)?;
-        Place::star(places, &mut raw.headers, &mut raw.body);
+        let (raw, maskers) = self.send(planned, cap, times).await?;
         // Answers of one poll are masked one at a time, so that hundreds of them do not share one turn of the runtime.
         let _turn = self.masking.lock().await;
-        Ok(mask_response(&self.grant.secrets, raw).await)
+        if captures.is_empty() {
+            return Ok(finished(maskers.response(raw).await, Vec::new()));
+        }
+        let unmasked = (raw.headers.clone(), raw.body.clone());
+        let response = maskers.response(raw).await;
+        let is_masked = unmasked.0 != response.headers || unmasked.1 != response.body;
+        let places =
+            self.captured.keep(&captures, &sent, &Answer::of(&response, is_masked, self.grant.short_captures))?;
+        Ok(finished(response, places))
     }
 
     /// Makes the plan of a request and counts its size.
-    fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
-        let shared = Shared { grant: &self.grant, share: &self.share, reading: &self.reading };
-        let plan = plan(shared, known, request).map_err(|error| match error {
+    async fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Planned, Error> {
+        let signing = Signing { work: &self.signed, now: self.now };
+        let shared = Shared { grant: &self.grant, share: &self.share, reading: &self.reading, signing };
+        let planned = plan(shared, known, request).await.map_err(|error| match error {
             Error::SecretUnknown(name) => match self.captured.missed(&name) {
                 Some(why) => Error::CaptureMissing { name, why },
                 None => Error::SecretUnknown(name),
             },
             error => error,
         })?;
+        self.count_sent(&planned.plan)?;
+        Ok(planned)
+    }
+
+    fn count_sent(&self, plan: &Plan) -> Result<(), Error> {
         if self.sent.fetch_add(plan.size(), Ordering::Relaxed).saturating_add(plan.size()) > MAX_SENT_BYTES {
             return Err(Error::TooMuchSent { limit: MAX_SENT_BYTES });
         }
-        Ok(plan)
+        Ok(())
+    }
+
+    fn count_request(&self) -> Result<(), Error> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
+            return Err(Error::TooManyRequests(self.limits.requests));
+        }
+        Ok(())
+    }
+
+    /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and what
+    /// masks it.
+    async fn send(&self, planned: Planned, cap: usize, times: Times) -> Result<(Raw, Maskers<'_>), Error> {
+        let Planned { mut plan, mut derived, login } = planned;
+        let Some(login) = login else {
+            let maskers = Maskers::new(&self.grant.secrets, &derived);
+            return Ok((self.send_once((plan, &maskers), cap, times).await?, maskers));
+        };
+        let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
+        let authorize = |plan: &mut Plan, derived: &mut Vec<String>| -> Result<bool, Error> {
+            let request = (&plan.method, plan.path_and_query.as_str());
+            let Some(answer) = challenges.answer(&origin, &login, request) else { return Ok(false) };
+            derived.extend(answer.derived().map(str::to_owned));
+            plan.headers.insert(AUTHORIZATION, authorization(&answer.header)?);
+            Ok(true)
+        };
+        authorize(&mut plan, &mut derived)?;
+        let maskers = Maskers::new(&self.grant.secrets, &derived);
+        let raw = self.send_once((plan.clone(), &maskers), cap, times).await?;
+        if raw.status != UNAUTHORIZED {
+            return Ok((raw, maskers));
+        }
+        match challenges.learn(&origin, &raw.headers) {
+            Ok(true) => {}
+            Ok(false) => return Ok((raw, maskers)),
+            Err(error) => return Err(maskers.error(error).await),
+        }
+        drop(raw);
+        authorize(&mut plan, &mut derived)?;
+        self.count_request()?;
+        self.count_sent(&plan)?;
+        let maskers = Maskers::new(&self.grant.secrets, &derived);
+        let raw = self.send_once((plan, &maskers), cap, times).await?;
+        if raw.status == UNAUTHORIZED {
+            // The password is wrong. The next request must not offer it before the server asks for it.
+            challenges.forget(&origin);
+        }
+        Ok((raw, maskers))
     }
 
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
-    async fn send(&self, plan: Plan, cap: usize, times: Times) -> Result<Raw, Error> {
+    async fn send_once(&self, (plan, maskers): (Plan, &Maskers<'_>), cap: usize, times: Times) -> Result<Raw, Error> {
         let Times { start, timeout } = times;
         let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let Lane { egress, handle, pool } = &self.lane;
@@ -388,7 +392,7 @@ impl Session {
             .join(plan, caller, |plan, progress| async move { exchange(&common, &pool, &plan, &progress).await });
         let raw = match timeout_at(deadline, in_flight.answer.clone()).await {
             Ok(Ok(raw)) => raw,
-            Ok(Err(error)) => return Err(mask_error(&self.grant.secrets, error).await),
+            Ok(Err(error)) => return Err(maskers.error(error).await),
             Err(_) => {
                 let (after, phase) = (start.elapsed(), in_flight.progress.phase());
                 self.ended.timed_out(in_flight.progress.is_held_up());

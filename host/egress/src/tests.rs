@@ -1,6 +1,7 @@
 //! Tests against real servers on loopback.
 
 mod answers;
+mod authentication;
 mod certificates;
 mod connections;
 mod probing;

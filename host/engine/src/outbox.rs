@@ -45,11 +45,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const TROUBLE: u32 = 5;
 /// Why the deliveries of a removed channel are given up.
 const GONE: &str = "the channel is not in the configuration any more";
-/// The codes of permanent failures that concern the channel, not the notification: an operator corrects its address or
-/// its secret, so that they are tried again.
-const CORRECTABLE: [&str; 6] = ["unauthorized", "forbidden", "not_found", "redirect", "denied", "secret_unknown"];
-/// The beginning of the codes about certificates, which an operator corrects too.
-const TLS: &str = "tls_";
 
 /// The parts of the host that the outbox uses.
 pub(crate) struct OutboxParts {
@@ -341,9 +336,7 @@ impl Outbox {
         if self.state().channels.get(name).is_none_or(|channel| channel.runtime.is_none()) {
             return self.give_up(delivery, GONE.to_owned());
         }
-        let is_permanent = failure.category == FailureCategory::Permanent;
-        let is_correctable = CORRECTABLE.contains(&failure.code.as_str()) || failure.code.starts_with(TLS);
-        if is_permanent && !is_correctable {
+        if failure.category == FailureCategory::Permanent {
             self.failed(name, &why, true);
             return self.give_up(delivery, why);
         }
@@ -352,7 +345,7 @@ impl Outbox {
         if let Some(channel) = self.state().channels.get_mut(name) {
             channel.queue(delivery.clone(), now.after(wait), Some(now.after(UNSTORED)));
         }
-        self.failed(name, &why, is_permanent);
+        self.failed(name, &why, failure.category == FailureCategory::Misconfigured);
         tracing::warn!("channel {name} did not take notification {number}: {why}; it is tried again in {wait:?}");
         let event = EventKind::DeliveryFailed { channel: name.to_owned(), number, is_over: false, message: why };
         self.write(delivery, if is_first { vec![event] } else { Vec::new() });

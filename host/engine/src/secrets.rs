@@ -1,7 +1,7 @@
 //! Reading secrets.
 
 use config::{SecretSource, TargetConfig};
-use egress::OriginGrant;
+use egress::{OriginGrant, SecretRules};
 use sandbox::Plugin;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -23,6 +23,13 @@ pub(crate) fn digest(values: &BTreeMap<String, SecretString>, origins: &[OriginG
         hasher.update(format!("{:?}", origin.tls));
     }
     hasher.finalize().into()
+}
+
+/// Returns the rules for the values of a target's secrets.
+pub(crate) fn rules(written: &TargetConfig, plugin: Option<&Plugin>) -> SecretRules {
+    let specs = plugin.map(|plugin| plugin.descriptor().secrets.as_slice()).unwrap_or_default();
+    let private_keys = specs.iter().filter(|spec| spec.private_key).map(|spec| spec.name.clone()).collect();
+    SecretRules { short: written.short_secrets.clone(), private_keys }
 }
 
 /// Reads a target's secrets and checks them against its plugin's descriptor.

@@ -246,7 +246,7 @@ pub fn runtime_target(
     let values = secrets::read_all(written, plugin, &mut note);
     let password = values.get(PASSWORD).cloned();
     let secret_digest = secrets::digest(&values, &origins);
-    let secrets = Secrets::with_short(values, &written.short_secrets).map_err(|error| note(error.to_string()));
+    let secrets = Secrets::with_rules(values, secrets::rules(written, plugin)).map_err(|error| note(error.to_string()));
     let (true, Ok(secrets)) = (problems.is_empty(), secrets) else { return Err(problems) };
     let prepared = sandbox::Target {
         id: written.id.clone(),
@@ -272,7 +272,8 @@ pub fn runtime_target(
         narrowing,
         host,
         reference_in_base: Some(written.shown_url()).filter(|url| written.is_channel && url.contains("${")),
-        expands_path: written.is_channel,
+        expands_path: written.is_channel || written.permissions.in_path,
+        short_captures: written.permissions.short_captures,
     });
     // The settings' problems are found where those of other kinds are.
     let settings = written.is_email().then(|| email_settings(written).ok()).flatten();

@@ -92,7 +92,11 @@ impl Error {
             Self::Broken { .. } => ("closed".to_owned(), true),
             Self::Unwritable(_) => ("bad_request".to_owned(), false),
         };
-        let category = if is_transient { FailureCategory::Transient } else { FailureCategory::Permanent };
+        let category = match self {
+            _ if is_transient => FailureCategory::Transient,
+            Self::Unwritable(_) => FailureCategory::Permanent,
+            _ => FailureCategory::Misconfigured,
+        };
         Failure { category, code, cause: Cause::Other, message: self.to_string(), retry_after: None }
     }
 }

@@ -82,7 +82,7 @@ struct Inner {
     series: Series,
     success: OnceLock<Counter>,
     error: OnceLock<Counter>,
-    errors: [OnceLock<Counter>; 3],
+    errors: [OnceLock<Counter>; FailureCategory::ALL.len()],
     duration: OnceLock<Histogram>,
     wait: Histogram,
     forgotten: AtomicBool,
@@ -157,7 +157,7 @@ impl Metrics {
             series: self.series.clone(),
             success: OnceLock::new(),
             error: OnceLock::new(),
-            errors: [const { OnceLock::new() }; 3],
+            errors: [const { OnceLock::new() }; FailureCategory::ALL.len()],
             duration: OnceLock::new(),
             wait: self.series.waits.get_or_create_owned(&of_kind),
             forgotten: AtomicBool::new(false),
@@ -221,7 +221,8 @@ const fn index(category: FailureCategory) -> usize {
     match category {
         FailureCategory::Transient => 0,
         FailureCategory::Permanent => 1,
-        FailureCategory::Plugin => 2,
+        FailureCategory::Misconfigured => 2,
+        FailureCategory::Plugin => 3,
     }
 }
 

@@ -35,21 +35,24 @@ pub struct Failure {
 pub enum FailureCategory {
     /// The target failed; another attempt may succeed.
     Transient,
-    /// The target failed and will fail again until the target or its configuration changes.
+    /// The target refuses exactly what was sent, and will refuse it again.
     Permanent,
+    /// The target will fail again until an operator changes it or its configuration.
+    Misconfigured,
     /// The plugin failed: a trap, an exceeded limit, or invalid output.
     Plugin,
 }
 
 impl FailureCategory {
     /// All categories.
-    pub const ALL: [Self; 3] = [Self::Transient, Self::Permanent, Self::Plugin];
+    pub const ALL: [Self; 4] = [Self::Transient, Self::Permanent, Self::Misconfigured, Self::Plugin];
 
     /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "transient",
             Self::Permanent => "permanent",
+            Self::Misconfigured => "misconfigured",
             Self::Plugin => "plugin",
         }
     }

@@ -71,7 +71,7 @@ impl Collector {
         let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
         let session = Session::new(lane.clone(), self.grant.clone(), limits, Instant::now() + self.timeout);
         let url = format!("{}/{}", self.grant.base.as_str().trim_end_matches('/'), signal.path());
-        let mut request = Request { method: Method::Post, body: Some(body), ..Request::get(url) };
+        let mut request = Request { method: Method::POST, body: Some(body), ..Request::get(url) };
         request.body_encoding = BodyEncoding::Raw;
         let written = |(name, value): &(String, String)| (name.clone(), session.written(value));
         request.headers = self.headers.iter().map(written).collect();

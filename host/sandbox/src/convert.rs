@@ -42,6 +42,7 @@ pub(crate) fn failure(error: types::Error) -> Failure {
     let (category, failure) = match error {
         types::Error::Transient(failure) => (FailureCategory::Transient, failure),
         types::Error::Permanent(failure) => (FailureCategory::Permanent, failure),
+        types::Error::Misconfigured(failure) => (FailureCategory::Misconfigured, failure),
     };
     Failure {
         category,

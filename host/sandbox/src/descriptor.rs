@@ -1,6 +1,6 @@
 //! Checks what a plugin says about itself.
 
-use crate::host::v0_1::definition::{Descriptor as DescriptorOfPlugin, SecretSpec as SecretSpecOfPlugin};
+use crate::host::v0_1::definition;
 use crate::host::v0_1::notifier::DeliveryRules;
 use crate::host::v0_1::setup::Guide;
 use crate::plugin::{Descriptor, Role};
@@ -42,7 +42,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The results of the functions that describe a plugin.
 pub(crate) struct Described {
-    pub descriptor: DescriptorOfPlugin,
+    pub descriptor: definition::Descriptor,
     /// `None` for a poller.
     pub delivery: Option<DeliveryRules>,
     pub setup: Option<Guide>,
@@ -141,7 +141,7 @@ fn schemes(found: Vec<String>) -> Result<Vec<String>, String> {
     }
 }
 
-fn secret(spec: SecretSpecOfPlugin) -> Result<SecretSpec, Refusal> {
+fn secret(spec: definition::SecretSpec) -> Result<SecretSpec, Refusal> {
     let name = clean(&spec.name, VERSION);
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     if name.is_empty() || name != spec.name || !is_plain {
@@ -161,6 +161,7 @@ fn secret(spec: SecretSpecOfPlugin) -> Result<SecretSpec, Refusal> {
         })?,
         description: clean(&spec.description, TITLE * 4),
         required: spec.required,
+        private_key: spec.private_key,
         hint: spec.hint.map(|hint| clean(&hint, TITLE * 4)),
         example: spec.example.map(|example| clean(&example, TITLE * 4)),
         name,

@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::compile::{Compiled, MAX_FILE_BYTES};
 use crate::descriptor::{self, Described};
 use crate::host::State;
-use crate::host::v0_1::{self, definition, notifier, setup};
+use crate::host::v0_1::{definition, notifier, poller, setup};
 use crate::imports::{check_import, check_version, refuse_earlier};
 use crate::limits::Limits;
 use crate::plugin::{Exports, Parts, Plugin, RoleExports};
@@ -122,19 +122,17 @@ impl Sandbox {
 
     /// Links a component with the host's functions.
     pub(crate) fn link(&self, component: &Component, interfaces: Interfaces) -> Result<Exports, Refusal> {
-        let mismatch = |why: &str| {
+        let differs = |error: wasmtime::Error| {
+            let why = first_line(&error);
             let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
             Refusal::permanent("contract_mismatch", message)
         };
-        let differs = |error: wasmtime::Error| mismatch(&first_line(&error));
         let pre = wasi::linker_for(component, self.linker()).and_then(|linker| linker.instantiate_pre(component));
         let pre = pre.map_err(differs)?;
         let definition = definition::GuestIndices::new(&pre).map_err(differs)?;
         let role = match interfaces.is_notifier {
             true => RoleExports::Notifier(notifier::GuestIndices::new(&pre).map_err(differs)?),
-            false => {
-                RoleExports::Poller(v0_1::poll_export(component).ok_or_else(|| mismatch("it has no function `poll`"))?)
-            }
+            false => RoleExports::Poller(poller::GuestIndices::new(&pre).map_err(differs)?),
         };
         let setup = interfaces.has_setup.then(|| setup::GuestIndices::new(&pre)).transpose().map_err(differs)?;
         Ok(Exports { pre, definition, role, setup })
@@ -232,8 +230,8 @@ impl Sandbox {
                 let loaded = (|| {
                     let definition = exports.definition.load(&mut store, &instance)?;
                     let notifier = match &exports.role {
-                        RoleExports::Poller(poll) => {
-                            v0_1::check_poll(&mut store, &instance, poll)?;
+                        RoleExports::Poller(poller) => {
+                            poller.load(&mut store, &instance)?;
                             None
                         }
                         RoleExports::Notifier(notifier) => Some(notifier.load(&mut store, &instance)?),

@@ -2,7 +2,7 @@
 
 use crate::CONTRACT_VERSIONS;
 use crate::host::State;
-use crate::host::v0_1::{definition, notifier, setup as setup_export};
+use crate::host::v0_1::{definition, notifier, poller, setup as setup_export};
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use machine_code::BuiltIn;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use wasmtime::component::{ComponentExportIndex, InstancePre};
+use wasmtime::component::InstancePre;
 
 /// The work of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,7 @@ pub(crate) struct Exports {
 
 /// The exports of a plugin's role.
 pub(crate) enum RoleExports {
-    /// The place of the function `poll`.
-    Poller(ComponentExportIndex),
+    Poller(poller::GuestIndices),
     Notifier(notifier::GuestIndices),
 }
 

@@ -213,11 +213,12 @@ impl Sandbox {
         };
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let enter = move |mut store: Store<State>| async move {
-            let result = match &exports.role {
-                RoleExports::Poller(poll) => v0_1::poll(&exports.pre, poll, (&mut store, &wire_target)).await,
-                RoleExports::Notifier(_) => Err(no_poller()),
+            let polled = async {
+                let RoleExports::Poller(poller) = &exports.role else { return Err(no_poller()) };
+                let instance = exports.pre.instantiate_async(&mut store).await?;
+                poller.load(&mut store, &instance)?.call_poll(&mut store, &wire_target).await
             };
-            (result, store)
+            (polled.await, store)
         };
         let Called { result, mut usage } = self.caller.call(call, enter).await;
         usage.wall = started.elapsed();
@@ -265,7 +266,7 @@ impl Sandbox {
             deadline - reserve_for_report(wall),
         );
         let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
-        let session = session.with_tape(tape).with_share(&plugin.descriptor().kind);
+        let session = session.with_tape(tape).with_share(&plugin.descriptor().kind).with_time(now.as_millis() / 1000);
         let session = Arc::new(session.with_captured(self.captured.of(&owner)));
         let call = Call {
             limits,
@@ -288,8 +289,13 @@ fn no_poller() -> wasmtime::Error {
 
 /// Returns the cause of a failed poll. A service that answered any request can be reached.
 fn cause(failure: &Failure, seen: Seen) -> Cause {
-    const UNREACHED: [ErrorClass; 4] =
-        [ErrorClass::NameLookup, ErrorClass::ConnectionRefused, ErrorClass::ConnectionFailed, ErrorClass::Timeout];
+    const UNREACHED: [ErrorClass; 5] = [
+        ErrorClass::NameLookup,
+        ErrorClass::ConnectionRefused,
+        ErrorClass::Unreachable,
+        ErrorClass::ConnectionFailed,
+        ErrorClass::Timeout,
+    ];
     let unreached = failure.cause == Cause::Unreachable || UNREACHED.into_iter().any(|class| seen.has(class));
     if unreached && !seen.has_answer() { Cause::Unreachable } else { Cause::Other }
 }

@@ -14,6 +14,8 @@ pub struct SecretSpec {
     pub description: String,
     /// Whether the plugin cannot work without it.
     pub required: bool,
+    /// Whether it is a private key in PEM, for signatures only.
+    pub private_key: bool,
     /// The pattern of the whole value. `None` if every value is valid.
     pub pattern: Option<Regex>,
     /// The message for a value that does not match the pattern.

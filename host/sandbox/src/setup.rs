@@ -149,6 +149,7 @@ mod tests {
 
     fn secret(pattern: &str, example: &str) -> SecretSpec {
         SecretSpec {
+            private_key: false,
             name: "token".to_owned(),
             description: String::new(),
             required: true,

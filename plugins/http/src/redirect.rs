@@ -1,7 +1,7 @@
 //! Sends the request and follows redirects.
 
 use crate::settings::{HttpMethod, Settings};
-use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Method, Request, Response};
+use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Request, Response};
 use polliwog_sdk::prelude::*;
 
 /// Why there is no answer to check.
@@ -24,8 +24,10 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Respons
     let share = target.timeout_ms / 10 * 9 / (u32::from(settings.redirects) + 1);
     for hop in 0..=settings.redirects {
         let stopped = |error: HttpError| match error.class {
-            HttpErrorClass::Refused if hop > 0 => Stopped::Elsewhere(url.clone(), error),
-            HttpErrorClass::Refused => Stopped::Unsent(error),
+            HttpErrorClass::Denied | HttpErrorClass::InvalidArgument if hop > 0 => {
+                Stopped::Elsewhere(url.clone(), error)
+            }
+            HttpErrorClass::Denied | HttpErrorClass::InvalidArgument => Stopped::Unsent(error),
             _ => Stopped::Unanswered(error),
         };
         let response = request(settings, method, &path).timeout_ms(share).send().map_err(stopped)?;
@@ -45,9 +47,9 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Respons
 
 fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
     let method_on_wire = match method {
-        HttpMethod::Get => Method::Get,
-        HttpMethod::Head => Method::Head,
-        HttpMethod::Post => Method::Post,
+        HttpMethod::Get => "GET",
+        HttpMethod::Head => "HEAD",
+        HttpMethod::Post => "POST",
     };
     let mut request = Request::new(method_on_wire, path);
     for (name, value) in &settings.headers {

@@ -73,7 +73,7 @@ fn a_missing_answer_is_critical_and_a_wrong_configuration_fails_the_poll() {
         assert!(report.dependencies[0].error.as_ref().is_some_and(|error| error.contains(code)));
     }
     for code in ["denied", "secret_unknown"] {
-        let error = error("refused", code);
+        let error = error("denied", code);
         let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{error}}}]"#));
         assert_eq!(poll::<Http>(recording, target("{}")).expect_err(code).failure().code, code);
     }
@@ -156,7 +156,7 @@ fn a_refused_redirect_names_what_would_help() {
             { "request": { "method": "GET", "url": "/" },
               "response": { "status": 302, "headers": [["location", location]] } },
             { "request": { "method": "GET", "url": location },
-              "error": { "class": "refused", "code": "denied", "message": "why", "retryable": false } },
+              "error": { "class": "denied", "code": "denied", "message": "why", "retryable": false } },
         ]);
         let recording = Recording::parse(&exchanges.to_string());
         let report = poll::<Http>(recording, target(r#"{"redirects":1}"#)).unwrap();

@@ -39,7 +39,7 @@ impl Notifier for Matrix {
         // The server recognises a repetition by the last part.
         let (room, id) = (segment(&settings.room), segment(&notification.id));
         let path = channel.under(&format!("_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
-        let request = http::Request::new(http::Method::Put, path);
+        let request = http::Request::new("PUT", path);
         let request = request.header("content-type", "application/json").body(body, http::BodyEncoding::Json);
         request.header("authorization", format!("Bearer {}", http::secret("token"))).send()?.accepted().map(drop)
     }

@@ -7,7 +7,7 @@
 use crate::context::Memory;
 use crate::nodes;
 use polliwog_sdk::Endpoint;
-use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret, secret};
+use polliwog_sdk::http::{BodyEncoding, CaptureSource, forget_secret, has_secret, secret};
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{Api, Connected, Error, ErrorClass, Product, connect, percent_encoded};
 use serde::Deserialize;
@@ -77,12 +77,12 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
     let ticket = ticket(api);
     let body = format!("username={}&password={}", percent_encoded(username, b""), secret(proof));
     let request = api
-        .request(Method::Post, "/access/ticket")
+        .request("POST", "/access/ticket")
         .header("content-type", "application/x-www-form-urlencoded")
         .body(body, BodyEncoding::Form)
-        .capture(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
+        .capture_optional(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
         // The token is not needed to read, and is captured so that the plugin does not see it.
-        .capture("csrf", CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()), GOOD)
+        .capture_optional("csrf", CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()), GOOD)
         .timeout_ms(api.probe_ms());
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
     if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {

@@ -11,7 +11,7 @@ use crate::memory::{Memory, PluginMemory};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::product::Product;
 use crate::reply::{read, text};
-use polliwog_sdk::http::{HttpError, HttpErrorClass, Method, Request, Response, TlsInfo, send_all};
+use polliwog_sdk::http::{HttpError, HttpErrorClass, Request, Response, TlsInfo, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Endpoint, Status};
 use serde::Deserialize;
@@ -194,13 +194,13 @@ impl Api {
     }
 
     /// A request for a path of the API, such as `/version`, without credentials.
-    pub fn request(&self, method: Method, path: &str) -> Request {
+    pub fn request(&self, method: &str, path: &str) -> Request {
         Request::new(method, format!("{}{ROOT}{path}", self.base))
     }
 
     /// A GET with credentials.
     pub fn get(&self, path: &str) -> Request {
-        let request = self.request(Method::Get, path).timeout_ms(self.request_ms);
+        let request = self.request("GET", path).timeout_ms(self.request_ms);
         match &self.header {
             Some((name, value)) => request.header(*name, value.clone()),
             None => request,

@@ -99,7 +99,7 @@ impl Error {
                  timeout: above 30 s, a fifth of it is for the first answer"
                     .to_owned(),
             ),
-            HttpErrorClass::ConnectionFailed => {
+            HttpErrorClass::ConnectionFailed | HttpErrorClass::Unreachable => {
                 Some("check that the machine is up and that no firewall blocks the connection".to_owned())
             }
             HttpErrorClass::Certificate => Some(format!(
@@ -115,7 +115,10 @@ impl Error {
             )),
             HttpErrorClass::Closed
             | HttpErrorClass::NameLookup
-            | HttpErrorClass::Refused
+            | HttpErrorClass::Denied
+            | HttpErrorClass::InvalidArgument
+            | HttpErrorClass::Capture
+            | HttpErrorClass::Limit
             | HttpErrorClass::Other => None,
         };
         let message = hint.map_or(message.clone(), |hint| format!("{message}; {hint}"));
@@ -124,6 +127,7 @@ impl Error {
             class,
             HttpErrorClass::NameLookup
                 | HttpErrorClass::ConnectionRefused
+                | HttpErrorClass::Unreachable
                 | HttpErrorClass::ConnectionFailed
                 | HttpErrorClass::Certificate
                 | HttpErrorClass::Protocol
@@ -229,6 +233,6 @@ impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         let Error { code, message, permanent, retry_after_ms, .. } = error;
         let failure = Failure { retry_after_ms, ..Failure::new(code, message) };
-        if permanent { Self::Permanent(failure) } else { Self::Transient(failure) }
+        if permanent { Self::Misconfigured(failure) } else { Self::Transient(failure) }
     }
 }

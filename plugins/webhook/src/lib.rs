@@ -57,7 +57,7 @@ impl Notifier for Webhook {
             Some(template) => {
                 let text = rendered(template, &body)?;
                 let kind = settings.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
-                let request = http::Request::new(http::Method::Post, "").header("content-type", kind);
+                let request = http::Request::new("POST", "").header("content-type", kind);
                 request.body(text, http::BodyEncoding::Raw)
             }
         };

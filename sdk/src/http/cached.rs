@@ -48,11 +48,12 @@ impl Request {
     fn key(&self) -> String {
         let request = &self.0;
         let headers = request.headers.iter().flat_map(|header| [header.name.clone(), super::stable(&header.value)]);
-        let parts: Vec<String> = [super::stable(&request.path)].into_iter().chain(headers).collect();
-        let bytes = [request.method as u8].into_iter().chain(parts.iter().flat_map(|part| part.bytes().chain([0])));
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let parts: Vec<String> =
+            [request.method.clone(), super::stable(&request.path)].into_iter().chain(headers).collect();
+        let hash =
+            parts.iter().flat_map(|part| part.bytes().chain([0])).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
         format!("http/{hash:016x}")
     }
 }

@@ -111,9 +111,11 @@ pub(super) struct RecordedError {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedClass {
-    Refused,
+    Denied,
+    InvalidArgument,
     NameLookup,
     ConnectionRefused,
+    Unreachable,
     ConnectionFailed,
     Certificate,
     Protocol,
@@ -121,6 +123,8 @@ pub(super) enum RecordedClass {
     Timeout,
     CallOver,
     BodyTooLarge,
+    Capture,
+    Limit,
     /// A recording of a replay.
     NotRecorded,
     #[default]
@@ -130,9 +134,11 @@ pub(super) enum RecordedClass {
 impl From<RecordedClass> for HttpErrorClass {
     fn from(class: RecordedClass) -> Self {
         match class {
-            RecordedClass::Refused => Self::Refused,
+            RecordedClass::Denied => Self::Denied,
+            RecordedClass::InvalidArgument => Self::InvalidArgument,
             RecordedClass::NameLookup => Self::NameLookup,
             RecordedClass::ConnectionRefused => Self::ConnectionRefused,
+            RecordedClass::Unreachable => Self::Unreachable,
             RecordedClass::ConnectionFailed => Self::ConnectionFailed,
             RecordedClass::Certificate => Self::Certificate,
             RecordedClass::Protocol => Self::Protocol,
@@ -140,6 +146,8 @@ impl From<RecordedClass> for HttpErrorClass {
             RecordedClass::Timeout => Self::Timeout,
             RecordedClass::CallOver => Self::CallOver,
             RecordedClass::BodyTooLarge => Self::BodyTooLarge,
+            RecordedClass::Capture => Self::Capture,
+            RecordedClass::Limit => Self::Limit,
             RecordedClass::NotRecorded | RecordedClass::Other => Self::Other,
         }
     }

@@ -2,7 +2,7 @@
 
 export type Status = "ok" | "warning" | "critical" | "unknown";
 /** A failure. Throw it to end the poll without a report. */
-export interface CallError { tag: "transient" | "permanent"; val: { code: string; message: string; retryAfterMs?: number } }
+export interface CallError { tag: "transient" | "permanent" | "misconfigured"; val: { code: string; message: string; retryAfterMs?: number } }
 /** A target or a channel. */
 export interface Target {
   id: string; name: string; url: string; also: string[]; labels: { name: string; value: string }[];
@@ -22,14 +22,21 @@ export interface Response {
   timing: { dnsMs: number; connectMs: number; tlsMs: number; firstByteMs: number; totalMs: number };
   tls?: { fingerprint: string; subject: string; issuer: string; notBefore: bigint; notAfter: bigint };
 }
-export interface Capture { name: string; source: { tag: "json-pointer" | "header" | "cookie"; val: string }; ttlMs: number }
+export interface Capture { name: string; source: { tag: string; val: string }; ttlMs: number; optional: boolean }
+export type SecretEncoding = "utf8" | "utf16le" | "base64" | "base32" | "hex";
+/** A part of a signature's key or input. */
+export type Part = string | Uint8Array | { tag: "body" } | { tag: "secret"; val: { name: string; encoding: SecretEncoding } } | { tag: "signature"; val: string };
+export interface Signature { name: string; algorithm: string }
+export interface Authentication { tag: "basic" | "digest" | "bearer"; val: { user: string; password: string } | string }
 export interface RequestOptions {
-  method?: "get" | "head" | "post" | "put" | "patch" | "delete" | "options";
-  /** Values can contain the results of `secret` and `basic`. */
+  /** "GET" where absent; any method of 1 to 16 letters. */
+  method?: string;
+  /** Values can contain the results of `secret`, `basic` and `signature`. */
   headers?: Record<string, string>;
   body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
+  signatures?: Signature[]; authentication?: Authentication;
 }
-export interface SecretSpec { name: string; description: string; required?: boolean; pattern?: string; hint?: string; example?: string }
+export interface SecretSpec { name: string; description: string; required?: boolean; privateKey?: boolean; pattern?: string; hint?: string; example?: string }
 /** How a service becomes a target, for `polliwog setup`. In commands, settings and examples, "${account}" is the account's name. */
 export interface Setup {
   port?: number;
@@ -59,6 +66,7 @@ export interface Definition<Settings> {
 export const now: () => number;
 export const log: Record<"debug" | "info" | "warn" | "error", (text: string) => void>;
 export const transient: (code: string, message: string, retryAfterMs?: number) => CallError;
+export const misconfigured: (code: string, message: string, retryAfterMs?: number) => CallError;
 export const permanent: (code: string, message: string, retryAfterMs?: number) => CallError;
 export const header: (response: Response, name: string) => string | undefined;
 export const text: (response: Response) => string;
@@ -66,9 +74,23 @@ export function json(response: Response): unknown;
 /** References to secrets, which the host replaces when it sends a request. */
 export const secret: (name: string) => string;
 export const basic: (name: string) => string;
+/** A reference to the result of a signature of the same request. */
+export const signature: (name: string) => string;
 /** A text in which references are the same in each call, to compare it. */
 export const stable: (text: string) => string;
-export const capture: Record<"json" | "header" | "cookie", (name: string, place: string, ttlMs: number) => Capture>;
+export const capture: Record<
+  "json" | "header" | "cookie" | "pattern",
+  (name: string, place: string, ttlMs: number, options?: { statuses?: [number, number][]; optional?: boolean }) => Capture
+>;
+export const part: { body: Part; secret(name: string, encoding?: SecretEncoding): Part; signature(name: string): Part };
+export const sign: (
+  name: string, algorithm: string,
+  options?: { key?: Part[]; input?: Part[]; encoding?: "raw" | "hex" | "base64" | "base64url"; iterations?: number },
+) => Signature;
+export const auth: {
+  basic(user: string, password: string): Authentication; digest(user: string, password: string): Authentication;
+  bearer(token: string): Authentication;
+};
 export const http: {
   hasSecret(name: string): boolean;
   forgetSecret(name: string): void;

@@ -237,6 +237,22 @@ expect! {
         let seen = |d: &model::Dependency| d.description.as_deref().is_some_and(|text| text.contains("****"));
         report.dependencies.iter().all(|d| seen(d) || d.name == "split")
     });
+    guesses_secrets_by_signatures: Reports(|report| {
+        report.dependencies.iter().all(|dependency| {
+            let seen = dependency.title.as_deref().unwrap_or_default();
+            match dependency.name.split_once('/').map_or(dependency.name.as_str(), |(kind, _)| kind) {
+                "basic" | "digest" if dependency.name.contains('/') => seen == "untouched",
+                "digest" | "keyed" | "base64" | "derived" => seen.len() > 20 && seen.bytes().all(|byte| byte == b'*'),
+                "pattern" => matches!(seen, "capture_missing" | "capture_too_short"),
+                "kept" => matches!(seen, "capture_missing" | "secret_unknown"),
+                "refused" if dependency.name.ends_with("absent") => seen == "secret_unknown",
+                "refused" if dependency.name.ends_with(['E', 'T']) => seen == "denied",
+                "refused" => seen == "bad_request",
+                "work" => seen == r#"[None, Some("too_much_signed_in_poll"), Some("too_much_signed_in_poll")]"#,
+                _ => false,
+            }
+        })
+    });
     makes_too_many_requests: Reports(|report| {
         report.dependencies.len() == 1 && report.dependencies[0].name == "too_many_requests_in_poll"
     });

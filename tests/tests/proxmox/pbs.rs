@@ -233,7 +233,7 @@ async fn pbs_reports_each_fault_and_nothing_else() {
     fails(
         &stranger,
         "healthy",
-        FailureCategory::Permanent,
+        FailureCategory::Misconfigured,
         "unauthorized",
         "\"authentication failed - invalid ticket\"",
     )

@@ -118,7 +118,7 @@ async fn pmg_reports_each_fault_and_nothing_else() {
     for case in cases {
         check(&bench, &healthy, *case).await;
     }
-    fails(&bench, "tfa", FailureCategory::Permanent, "second_factor", "wants a second factor").await;
+    fails(&bench, "tfa", FailureCategory::Misconfigured, "second_factor", "wants a second factor").await;
     fails(&bench, "ticket-lost", FailureCategory::Transient, "ticket_refused", "invalid PMG ticket").await;
     fails(&bench, "login-page", FailureCategory::Transient, "web_page", "web page").await;
 
@@ -153,9 +153,9 @@ async fn pmg_reports_each_fault_and_nothing_else() {
         assert!(matches!(done.outcome, Outcome::Success(_)), "{later} s later: {:?}", done.outcome);
         assert_eq!(done.usage.requests, requests, "{later} s later");
     }
-    fails(&bench, "password-changed", FailureCategory::Permanent, "unauthorized", "check the setting \"username\"")
+    fails(&bench, "password-changed", FailureCategory::Misconfigured, "unauthorized", "check the setting \"username\"")
         .await;
 
     let stranger = bench.with_secret(("password", "not the password"));
-    fails(&stranger, "healthy", FailureCategory::Permanent, "unauthorized", "check the setting \"username\"").await;
+    fails(&stranger, "healthy", FailureCategory::Misconfigured, "unauthorized", "check the setting \"username\"").await;
 }

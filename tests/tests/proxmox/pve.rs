@@ -223,7 +223,7 @@ async fn pve_reports_each_fault_and_nothing_else() {
         ("truncated", FailureCategory::Transient, "truncated", "ends in the middle"),
         ("plain-text", FailureCategory::Transient, "not_json", "begins \"it works!\""),
         ("login-page", FailureCategory::Transient, "web_page", "answered with a web page"),
-        ("redirect", FailureCategory::Permanent, "redirect", "https://sso.example/login"),
+        ("redirect", FailureCategory::Misconfigured, "redirect", "https://sso.example/login"),
     ] {
         fails(&bench, wish, category, code, says).await;
     }
@@ -231,7 +231,7 @@ async fn pve_reports_each_fault_and_nothing_else() {
     fails(
         &stranger,
         "healthy",
-        FailureCategory::Permanent,
+        FailureCategory::Misconfigured,
         "unauthorized",
         "Authentication failed!\"): check on the server with \"pveum user token list",
     )

@@ -74,7 +74,7 @@ async fn pve_before_9_1_5_reports_why_a_token_is_refused() {
         ),
     ] {
         bench = bench.with_secret(("token", token));
-        fails(&bench, "old", FailureCategory::Permanent, "unauthorized", says).await;
+        fails(&bench, "old", FailureCategory::Misconfigured, "unauthorized", says).await;
     }
 }
 

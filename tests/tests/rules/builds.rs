@@ -11,13 +11,15 @@ use std::process::Command;
 const ROOTS: [&str; 8] = ["egress", "engine", "metrics", "model", "notify", "sandbox", "scheduler", "store"];
 /// Dependencies of these crates that may have another level than [`FAST`], each with the reason. What only they use is
 /// not searched.
-const COLD: [(&str, &str); 30] = [
+const COLD: [(&str, &str); 32] = [
     ("addr2line", "finds the lines of a trap"),
     ("catalog", "runs when a plugin file changes"),
     ("config", "runs when the configuration changes"),
     ("cranelift-codegen", "compiles plugins"),
+    ("data-encoding", "writes a signature in hex digits"),
     ("encoding_rs", "finds the functions of a trap"),
     ("gimli", "finds the lines of a trap"),
+    ("http-auth", "answers a challenge for a password"),
     ("icu_locale_core", "names of locales, which names of hosts do not use"),
     ("jiff", "runs when a silence begins or ends"),
     ("libm", "only for a CPU without the instructions"),

@@ -24,7 +24,7 @@ async fn with_log_in() -> u16 {
 }
 
 fn login() -> Request {
-    Request { method: Method::Post, ..Request::get("/login") }
+    Request { method: Method::POST, ..Request::get("/login") }
 }
 
 fn home(cookie: &str) -> Request {
@@ -33,8 +33,7 @@ fn home(cookie: &str) -> Request {
 
 /// Logs in and requests a page, with the cookie captured or as the plugin sees it. Returns the status of the page.
 async fn visit(session: &Session, is_captured: bool) -> u16 {
-    let ttl = Duration::from_secs(60);
-    let capture = Capture { name: "sid".to_owned(), source: CaptureSource::Cookie("session".to_owned()), ttl };
+    let capture = Capture::new("sid", CaptureSource::Cookie("session".to_owned()), Duration::from_secs(60));
     let captures = if is_captured { vec![capture] } else { Vec::new() };
     let answer = session.fetch(Request { captures, ..login() }).await.unwrap();
     let seen = &answer.headers.iter().find(|(name, _)| name == "set-cookie").unwrap().1;
@@ -86,7 +85,7 @@ async fn a_replay_chooses_among_answers_of_a_url_by_the_body_and_then_in_order()
         let mut answers = Vec::new();
         for body in &sent {
             let body = Some(body.as_bytes().to_vec());
-            let request = Request { method: Method::Post, body, ..Request::get("/rpc") };
+            let request = Request { method: Method::POST, body, ..Request::get("/rpc") };
             answers.push(String::from_utf8(session.fetch(request).await.unwrap().body).unwrap());
         }
         assert_eq!(

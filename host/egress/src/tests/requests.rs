@@ -36,7 +36,7 @@ async fn a_missed_capture_is_reported_when_the_secret_is_used() {
             let answer = if request.starts_with("GET /denied") {
                 "HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n".to_owned()
             } else {
-                ok(r#"{"data":{"sid":5}}"#)
+                ok(r#"{"data":{"sid":null}}"#)
             };
             let _ = stream.write_all(answer.as_bytes()).await;
         }
@@ -44,7 +44,7 @@ async fn a_missed_capture_is_reported_when_the_secret_is_used() {
     .await;
     let poll = poll(&format!("http://127.0.0.1:{port}/"));
     let capture = |path: &str, source| Request {
-        captures: vec![Capture { name: "sid".to_owned(), source, ttl: Duration::from_secs(60) }],
+        captures: vec![Capture::new("sid", source, Duration::from_secs(60))],
         ..Request::get(path)
     };
     let uses = || {
@@ -58,10 +58,18 @@ async fn a_missed_capture_is_reported_when_the_secret_is_used() {
         (capture("/", CaptureSource::Cookie("sid".to_owned())), "in a cookie \"sid\""),
         (capture("/denied", CaptureSource::Header("x-sid".to_owned())), "status 401"),
     ] {
-        poll.session.fetch(request).await.unwrap();
-        let error = poll.session.fetch(uses()).await.unwrap_err();
-        assert!(error.code() == "capture_missing" && error.retryable(), "{error:?}");
-        assert!(error.to_string().contains(expected), "{error} should say {expected}");
+        let missing = |error: Error| {
+            assert!(error.code() == "capture_missing" && error.retryable(), "{error:?}");
+            assert!(error.to_string().contains(expected), "{error} should say {expected}");
+        };
+        let optional = |capture: &Capture| Capture { optional: true, ..capture.clone() };
+        let optional = Request { captures: request.captures.iter().map(optional).collect(), ..request.clone() };
+        poll.session.fetch(optional).await.unwrap();
+        missing(poll.session.fetch(uses()).await.unwrap_err());
+        match request.path.as_str() {
+            "/denied" => assert_eq!(poll.session.fetch(request).await.unwrap().status, 401),
+            _ => missing(poll.session.fetch(request).await.unwrap_err()),
+        }
     }
 }
 
@@ -116,12 +124,9 @@ async fn requests_and_captures_are_limited() {
     let limits = Limits { requests: 1, ..LIMITS };
     let poll =
         poll_with(Egress::new(Config::default()), grant(&url, Tls::system().unwrap(), Secrets::default()), limits);
-    let capture = |name: &str| Capture {
-        name: name.to_owned(),
-        source: CaptureSource::JsonPointer("/ticket".to_owned()),
-        ttl: Duration::from_secs(60),
-    };
-    for captures in [vec![capture("to ken")], vec![capture("")], vec![capture("t"); 9]] {
+    let capture =
+        |name: &str| Capture::new(name, CaptureSource::JsonPointer("/ticket".to_owned()), Duration::from_secs(60));
+    for captures in [vec![capture("to ken")], vec![capture("")], vec![capture("t"); 17]] {
         let session = Poll { session: fresh(&url), egress: poll.egress.clone() };
         assert_eq!(code(&session, Request { captures, ..Request::get("") }).await, "bad_request");
     }
@@ -149,7 +154,7 @@ async fn headers_and_bodies_of_requests_are_limited() {
     .await;
     let poll = poll(&format!("http://127.0.0.1:{port}/"));
     let request = |headers: usize, value: usize, body: usize| Request {
-        method: Method::Post,
+        method: Method::POST,
         headers: (0..headers).map(|number| (format!("x-{number}"), "v".repeat(value))).collect(),
         body: Some(vec![b'b'; body]),
         ..Request::get("")

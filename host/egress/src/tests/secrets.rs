@@ -22,11 +22,11 @@ async fn a_ticket_is_captured_masked_used_and_deleted() {
     let session =
         || poll_with(Egress::new(Config::default()), target.clone(), LIMITS).session.with_captured(captured.clone());
     let capture = |name: &str| Request {
-        captures: vec![Capture {
-            name: name.to_owned(),
-            source: CaptureSource::JsonPointer("/data/ticket".to_owned()),
-            ttl: Duration::from_secs(60),
-        }],
+        captures: vec![Capture::new(
+            name,
+            CaptureSource::JsonPointer("/data/ticket".to_owned()),
+            Duration::from_secs(60),
+        )],
         ..Request::get("/login")
     };
     let taken = session().fetch(capture("password")).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn answers_do_not_depend_on_the_value_of_a_secret() {
         let session = poll_with(Egress::new(Config::default()), target, LIMITS).session.with_captured(captured);
         let mut seen = Vec::new();
         let mut ask = async |headers: Vec<(&str, String)>, captures: bool| {
-            let capture = |name: &str, source| Capture { name: name.to_owned(), source, ttl: Duration::from_secs(60) };
+            let capture = |name: &str, source| Capture::new(name, source, Duration::from_secs(60));
             let pointer = CaptureSource::JsonPointer("/token".to_owned());
             let captures = if captures {
                 vec![capture("guess", pointer), capture("other", CaptureSource::Header("x-echo".to_owned()))]

@@ -153,6 +153,6 @@ fn after_failure(failure: &Failure) -> Finish {
     match failure.category {
         FailureCategory::Plugin => Finish::PluginFault,
         FailureCategory::Transient => Finish::Transient { cause, retry_after },
-        FailureCategory::Permanent => Finish::Permanent { cause, retry_after },
+        FailureCategory::Permanent | FailureCategory::Misconfigured => Finish::Permanent { cause, retry_after },
     }
 }

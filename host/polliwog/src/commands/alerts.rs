@@ -22,11 +22,11 @@ pub(crate) async fn alerts(remote: &Remote, command: Option<AlertsCommand>) -> a
         }
         AlertsCommand::Ack { id, by } => {
             let (path, body) = (path(&id), json!({ "by": by.unwrap_or_else(operator) }));
-            let found = ask(remote, Method::Put, &path, Some(body)).await?;
+            let found = ask(remote, Method::PUT, &path, Some(body)).await?;
             answer(remote, &found, |_| print(&format!("{id} is not repeated until it is over or gets worse")))
         }
         AlertsCommand::Unack { id } => {
-            let found = ask(remote, Method::Delete, &path(&id), None).await?;
+            let found = ask(remote, Method::DELETE, &path(&id), None).await?;
             answer(remote, &found, |_| print(&format!("{id} is not acknowledged any more")))
         }
     }

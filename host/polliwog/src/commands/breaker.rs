@@ -17,7 +17,7 @@ pub(crate) async fn breaker(remote: &Remote, command: Option<BreakerCommand>) ->
         }
         Some(BreakerCommand::Reset { target }) => {
             let path = format!("/api/v1/breakers/{}/reset", part(&target));
-            let found = ask(remote, Method::Post, &path, None).await?;
+            let found = ask(remote, Method::POST, &path, None).await?;
             answer(remote, &found, |_| print(&format!("the breaker of {target} is closed, and it is polled now")))
         }
     }

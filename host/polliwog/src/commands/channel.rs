@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) async fn channel(remote: &Remote, command: Option<ChannelCommand>) -> anyhow::Result<u8> {
     match command {
         None | Some(ChannelCommand::List) => {
-            let found = ask(remote, Method::Get, "/api/v1/channels", None).await?;
+            let found = ask(remote, Method::GET, "/api/v1/channels", None).await?;
             answer(remote, &found, |found| {
                 let rows: Vec<Vec<String>> = list(&found["channels"]).iter().map(row).collect();
                 if rows.is_empty() {
@@ -21,7 +21,7 @@ pub(crate) async fn channel(remote: &Remote, command: Option<ChannelCommand>) ->
         }
         Some(ChannelCommand::Test { name }) => {
             let path = format!("/api/v1/channels/{}/test", part(&name));
-            let found = ask(remote, Method::Post, &path, None).await?;
+            let found = ask(remote, Method::POST, &path, None).await?;
             answer(remote, &found, |_| print(&format!("channel {name} took a test notification")))
         }
         Some(ChannelCommand::Deliveries { channel, state }) => {
@@ -29,14 +29,14 @@ pub(crate) async fn channel(remote: &Remote, command: Option<ChannelCommand>) ->
             for (key, value) in [("channel", channel), ("state", state)] {
                 value.iter().for_each(|value| path.push_str(&format!("&{key}={}", part(value))));
             }
-            let found = ask(remote, Method::Get, &path, None).await?;
+            let found = ask(remote, Method::GET, &path, None).await?;
             answer(remote, &found, |found| {
                 let rows: Vec<Vec<String>> = list(&found["deliveries"]).iter().map(delivery).collect();
                 table(&["NUMBER", "CREATED", "CHANNEL", "STATE", "ATTEMPTS", "ALERTS", "ERROR"], &rows)
             })
         }
         Some(ChannelCommand::Retry { number }) => {
-            let found = ask(remote, Method::Post, &format!("/api/v1/deliveries/{number}/retry"), None).await?;
+            let found = ask(remote, Method::POST, &format!("/api/v1/deliveries/{number}/retry"), None).await?;
             answer(remote, &found, |_| print(&format!("notification {number} is tried again now")))
         }
     }
@@ -47,7 +47,7 @@ pub(crate) async fn explain(remote: &Remote, alert: &str) -> anyhow::Result<u8> 
     let (target, dependency) = alert.split_once('/').map_or((alert, None), |(id, name)| (id, Some(name)));
     let mut path = format!("/api/v1/routes/explain?target={}", part(target));
     dependency.iter().for_each(|name| path.push_str(&format!("&dependency={}", part(name))));
-    let found = ask(remote, Method::Get, &path, None).await?;
+    let found = ask(remote, Method::GET, &path, None).await?;
     answer(remote, &found, |found| {
         let rows: Vec<Vec<String>> = list(&found["routes"]).iter().map(route).collect();
         if rows.is_empty() {

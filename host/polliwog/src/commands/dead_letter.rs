@@ -23,11 +23,11 @@ pub(crate) async fn dead_letter(remote: &Remote, command: Option<DeadLetterComma
         }
         Some(DeadLetterCommand::Retry { target: Some(target), .. }) => {
             let path = format!("/api/v1/dead-letters/{}/retry", part(&target));
-            let found = ask(remote, Method::Post, &path, None).await?;
+            let found = ask(remote, Method::POST, &path, None).await?;
             answer(remote, &found, |_| print(&format!("{target} is no longer a dead letter, and is polled now")))
         }
         Some(DeadLetterCommand::Retry { target: None, .. }) => {
-            let found = ask(remote, Method::Post, "/api/v1/dead-letters/retry", None).await?;
+            let found = ask(remote, Method::POST, "/api/v1/dead-letters/retry", None).await?;
             answer(remote, &found, |found| {
                 let retried = found["retried"].as_array().map_or(0, Vec::len);
                 print(&format!("{} retried", counted(retried, "dead letter")))
@@ -35,7 +35,7 @@ pub(crate) async fn dead_letter(remote: &Remote, command: Option<DeadLetterComma
         }
         Some(DeadLetterCommand::Drop { target }) => {
             let path = format!("/api/v1/dead-letters/{}", part(&target));
-            let found = ask(remote, Method::Delete, &path, None).await?;
+            let found = ask(remote, Method::DELETE, &path, None).await?;
             answer(remote, &found, |_| {
                 print(&format!("{target} is disabled; `polliwog targets enable {target}` reverts this"))
             })

@@ -17,11 +17,11 @@ pub(crate) async fn events(remote: &Remote, arguments: &EventsArguments) -> anyh
     };
     let filters = filter("target", &arguments.target) + &filter("event", &arguments.event);
     // The newest event of all is where the new ones begin; the past may have none of the wanted ones.
-    let newest = ask(remote, Method::Get, "/api/v1/event-log?limit=1", None).await?;
+    let newest = ask(remote, Method::GET, "/api/v1/event-log?limit=1", None).await?;
     let mut after = newest["events"][0]["sequence"].as_i64().unwrap_or(0);
     if arguments.last > 0 {
         let path = format!("/api/v1/event-log?limit={}{filters}", arguments.last);
-        let past = ask(remote, Method::Get, &path, None).await?;
+        let past = ask(remote, Method::GET, &path, None).await?;
         let past = past["events"].as_array().into_iter().flatten().rev();
         for event in past.filter(|event| event["sequence"].as_i64() <= Some(after)) {
             line(remote, event)?;
@@ -31,10 +31,10 @@ pub(crate) async fn events(remote: &Remote, arguments: &EventsArguments) -> anyh
         return Ok(0);
     }
     loop {
-        let found = ask(remote, Method::Get, &format!("/api/v1/event-log?after={after}{filters}"), None).await?;
+        let found = ask(remote, Method::GET, &format!("/api/v1/event-log?after={after}{filters}"), None).await?;
         if found["complete"] == false {
             complain("events were deleted before they were read: the list has a gap");
-            let newest = ask(remote, Method::Get, "/api/v1/event-log?limit=1", None).await?;
+            let newest = ask(remote, Method::GET, "/api/v1/event-log?limit=1", None).await?;
             after = newest["events"][0]["sequence"].as_i64().unwrap_or(after);
         }
         for event in found["events"].as_array().into_iter().flatten() {

@@ -8,7 +8,7 @@ use egress::Method;
 /// `explain TARGET`.
 pub(crate) async fn explain(remote: &Remote, target: &str) -> anyhow::Result<u8> {
     let path = format!("/api/v1/targets/{}/explain", part(target));
-    let explained = ask(remote, Method::Get, &path, None).await?;
+    let explained = ask(remote, Method::GET, &path, None).await?;
     answer(remote, &explained, |explained| {
         print(&text(&explained["summary"]))?;
         if let Some(at) = explained["nextRun"].as_str() {

@@ -22,7 +22,7 @@ const LARGEST: u64 = 16 << 20;
 pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Result<u8> {
     match command {
         FleetCommand::Status => {
-            let found = ask(remote, Method::Get, "/api/v1/fleet", None).await?;
+            let found = ask(remote, Method::GET, "/api/v1/fleet", None).await?;
             let code = status_code(&found);
             answer(remote, &found, status)?;
             Ok(code)
@@ -69,7 +69,7 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         FleetCommand::SimulateDevices(of) => simulate::devices(&of).await,
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
-            let deleted = ask(remote, Method::Delete, &path, None).await?;
+            let deleted = ask(remote, Method::DELETE, &path, None).await?;
             let later = later(remote).await;
             answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted{later}")))
         }
@@ -95,7 +95,7 @@ async fn devices(remote: &Remote, wanted: Option<String>, states: [(&str, bool);
 }
 
 async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
-    let found = ask(remote, Method::Get, &format!("/api/v1/fleet/devices/{}", part(id)), None).await?;
+    let found = ask(remote, Method::GET, &format!("/api/v1/fleet/devices/{}", part(id)), None).await?;
     answer(remote, &found, |found| {
         let row = device(found);
         print(&format!("{}; {}; labels: {}", row[0], last_heard(found), row[3]))?;
@@ -121,7 +121,7 @@ async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
 /// Prints lines of a device's log; with `follow`, also further ones until the command is ended.
 async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Result<u8> {
     let path = format!("/api/v1/fleet/devices/{}/logs", part(id));
-    let mut found = ask(remote, Method::Get, &format!("{path}?limit={last}"), None).await?;
+    let mut found = ask(remote, Method::GET, &format!("{path}?limit={last}"), None).await?;
     loop {
         if let Some(dropped) = found["dropped"].as_u64().filter(|dropped| *dropped > 0) {
             complain(format!("{dropped} lines are missing here: the device no longer keeps them"));
@@ -133,7 +133,7 @@ async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Res
             return Ok(0);
         }
         let next = format!("{path}?limit={MOST_LINES}&wait=10&after={}", found["next"]);
-        found = ask(remote, Method::Get, &next, None).await?;
+        found = ask(remote, Method::GET, &next, None).await?;
     }
 }
 
@@ -290,7 +290,7 @@ async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
     let mut names = Vec::new();
     for (name, definition) in deployments {
         let path = format!("/api/v1/fleet/deployments/{}", part(&name));
-        let sent = ask(remote, Method::Put, &path, Some(definition)).await;
+        let sent = ask(remote, Method::PUT, &path, Some(definition)).await;
         let before = if names.is_empty() { String::new() } else { format!(" (applied: {})", names.join(", ")) };
         sent.with_context(|| format!("{}: deployment {name:?}{before}", file.display()))?;
         names.push(name);
@@ -357,7 +357,7 @@ pub(super) fn of_broker(part: &Value) -> String {
 
 /// Warns that the answer is old, if the operator does not hear the fleet.
 async fn warn_of_broker(remote: &Remote) {
-    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await.unwrap_or_default();
+    let fleet = ask(remote, Method::GET, "/api/v1/fleet", None).await.unwrap_or_default();
     let broker = &fleet["operator"]["broker"];
     if broker["problem"].is_string() {
         let what = if broker["connected"] == true { "may be old" } else { "is of the last connection" };
@@ -367,7 +367,7 @@ async fn warn_of_broker(remote: &Remote) {
 
 /// Warns of kinds that no plugin of the operator serves. A device may have one.
 async fn warn_of_kinds(remote: &Remote, deployments: &[(String, Value)]) {
-    let found = ask(remote, Method::Get, "/api/v1/plugins", None).await.unwrap_or_default();
+    let found = ask(remote, Method::GET, "/api/v1/plugins", None).await.unwrap_or_default();
     let of_role = |role: &str| {
         let plugins = found["plugins"].as_array().into_iter().flatten().filter(|plugin| plugin["role"] == role);
         plugins.filter_map(|plugin| plugin["kind"].as_str()).collect::<Vec<_>>()
@@ -391,7 +391,7 @@ async fn warn_of_kinds(remote: &Remote, deployments: &[(String, Value)]) {
 /// Returns why devices do not learn a change yet, to be added to the answer; empty if nothing delays it.
 async fn later(remote: &Remote) -> String {
     // The change is made, also if this cannot be read.
-    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await.unwrap_or_default();
+    let fleet = ask(remote, Method::GET, "/api/v1/fleet", None).await.unwrap_or_default();
     let problem = fleet["operator"]["broker"]["problem"].as_str();
     problem.map_or_else(String::new, |why| format!("; devices learn it when the broker works again: {why}"))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// `history TARGET`.
 pub(crate) async fn history(remote: &Remote, (root, target): (&str, &str), range: &str) -> anyhow::Result<u8> {
     let path = format!("{root}/targets/{}/history?range={}", part(target), part(range));
-    let history = ask(remote, Method::Get, &path, None).await?;
+    let history = ask(remote, Method::GET, &path, None).await?;
     answer(remote, &history, |history| {
         let availability = &history["availability"];
         let seconds = |name: &str| availability[name].as_f64().unwrap_or(0.0);

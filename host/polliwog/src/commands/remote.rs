@@ -73,7 +73,7 @@ pub(crate) async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Re
     let mut all = Vec::new();
     let mut place = format!("{path}limit=1000");
     loop {
-        let mut page = ask(remote, Method::Get, &place, None).await?;
+        let mut page = ask(remote, Method::GET, &place, None).await?;
         if let Value::Array(entries) = page[list].take() {
             all.extend(entries);
         }

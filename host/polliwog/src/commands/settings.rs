@@ -11,11 +11,11 @@ pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) 
     let one = |key: &str| format!("/api/v1/settings/{}", part(key));
     let found = match command.unwrap_or(SettingsCommand::Get { key: None }) {
         SettingsCommand::Get { key: None } => every(remote, "/api/v1/settings?", "settings").await?,
-        SettingsCommand::Get { key: Some(key) } => ask(remote, Method::Get, &one(&key), None).await?,
+        SettingsCommand::Get { key: Some(key) } => ask(remote, Method::GET, &one(&key), None).await?,
         SettingsCommand::Set { key, value } => {
-            ask(remote, Method::Put, &one(&key), Some(json!({ "value": value }))).await?
+            ask(remote, Method::PUT, &one(&key), Some(json!({ "value": value }))).await?
         }
-        SettingsCommand::Unset { key } => ask(remote, Method::Delete, &one(&key), None).await?,
+        SettingsCommand::Unset { key } => ask(remote, Method::DELETE, &one(&key), None).await?,
     };
     answer(remote, &found, |found| {
         for problem in found["problems"].as_array().into_iter().flatten() {

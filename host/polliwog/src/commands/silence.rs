@@ -16,7 +16,7 @@ const SIGNS: [&str; 4] = ["=~", "!~", "!=", "="];
 pub(crate) async fn silence(remote: &Remote, command: Option<SilenceCommand>) -> anyhow::Result<u8> {
     match command {
         None | Some(SilenceCommand::List) => {
-            let found = ask(remote, Method::Get, "/api/v1/silences", None).await?;
+            let found = ask(remote, Method::GET, "/api/v1/silences", None).await?;
             answer(remote, &found, |found| {
                 let silences = found["silences"].as_array().map(Vec::as_slice).unwrap_or_default();
                 table(
@@ -30,20 +30,20 @@ pub(crate) async fn silence(remote: &Remote, command: Option<SilenceCommand>) ->
                 conditions.iter().map(|text| condition(text)).collect::<Result<_, _>>()?;
             let seconds = parse_duration(&length).map_err(|why| anyhow!("--for: {why}"))?.as_secs();
             let body = json!({ "match": conditions });
-            let found = ask(remote, Method::Post, "/api/v1/silences/preview", Some(body)).await?;
+            let found = ask(remote, Method::POST, "/api/v1/silences/preview", Some(body)).await?;
             if preview {
                 return answer(remote, &found, show_preview);
             }
             let (author, open) = (by.unwrap_or_else(operator), found["alerts"].as_array().map_or(0, Vec::len));
             let body = json!({ "match": conditions, "seconds": seconds, "author": author, "comment": comment });
-            let made = ask(remote, Method::Post, "/api/v1/silences", Some(body)).await?;
+            let made = ask(remote, Method::POST, "/api/v1/silences", Some(body)).await?;
             answer(remote, &made, |made| {
                 let (id, end) = (text(&made["id"]), text(&made["end"]));
                 print(&format!("silence {id} lasts until {end}; {} silenced now", counted(open, "open alert")))
             })
         }
         Some(SilenceCommand::End { id }) => {
-            let found = ask(remote, Method::Delete, &format!("/api/v1/silences/{}", part(&id)), None).await?;
+            let found = ask(remote, Method::DELETE, &format!("/api/v1/silences/{}", part(&id)), None).await?;
             answer(remote, &found, |_| print(&format!("silence {id} is over")))
         }
     }

@@ -28,7 +28,7 @@ pub(crate) async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<u8
 /// Prints what each cadence would have cost and detected of the changes that the running host recorded.
 async fn replayed(remote: &Remote, range: &str) -> anyhow::Result<u8> {
     let path = format!("/api/v1/scheduler/replay?range={}", part(range));
-    let found = ask(remote, Method::Get, &path, None).await?;
+    let found = ask(remote, Method::GET, &path, None).await?;
     answer(remote, &found, |found| {
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         let (targets, of) = (number(&found["targets"]), number(&found["ofTargets"]));

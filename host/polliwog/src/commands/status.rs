@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 /// `status`.
 pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
-    let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
-    let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
+    let health = ask(remote, Method::GET, "/api/monitoring/scheduler/health", None).await?;
+    let stats = ask(remote, Method::GET, "/api/v1/scheduler/stats", None).await?;
     if !health["queue"].is_object() || !stats["scheduler"].is_object() {
         return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
     }
-    let settings = ask(remote, Method::Get, "/api/v1/settings?limit=1", None).await?;
-    let alerts = ask(remote, Method::Get, "/api/v1/alerts?state=firing&limit=1", None).await?;
-    let silences = ask(remote, Method::Get, "/api/v1/silences", None).await?;
-    let channels = ask(remote, Method::Get, "/api/v1/channels", None).await?;
-    let fleet = ask(remote, Method::Get, "/api/v1/fleet", None).await?;
+    let settings = ask(remote, Method::GET, "/api/v1/settings?limit=1", None).await?;
+    let alerts = ask(remote, Method::GET, "/api/v1/alerts?state=firing&limit=1", None).await?;
+    let silences = ask(remote, Method::GET, "/api/v1/silences", None).await?;
+    let channels = ask(remote, Method::GET, "/api/v1/channels", None).await?;
+    let fleet = ask(remote, Method::GET, "/api/v1/fleet", None).await?;
     let problems = settings["problems"].clone();
     let (firing, silenced) = (alerts["total"].clone(), active(&silences));
     let both = json!({

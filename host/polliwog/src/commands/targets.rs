@@ -13,28 +13,28 @@ const API: &str = "/api/v1";
 /// `targets`.
 pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) -> anyhow::Result<u8> {
     let change = |target: &str, key: &str, value: Value| {
-        (Method::Patch, format!("/api/v1/targets/{}", part(target)), Some(json!({ key: value })))
+        (Method::PATCH, format!("/api/v1/targets/{}", part(target)), Some(json!({ key: value })))
     };
     let (method, path, body) = match command {
         None | Some(TargetsCommand::List) => return list_targets(remote, API).await,
         Some(TargetsCommand::Show { target }) => return show_target(remote, API, &target).await,
         Some(TargetsCommand::Dismiss { target, dependency }) => {
             let body = json!({ "dependency": dependency });
-            (Method::Post, format!("/api/v1/targets/{}/dismiss", part(&target)), Some(body))
+            (Method::POST, format!("/api/v1/targets/{}/dismiss", part(&target)), Some(body))
         }
         Some(TargetsCommand::Poll { target }) => {
-            (Method::Post, format!("/api/v1/targets/{}/poll", part(&target)), None)
+            (Method::POST, format!("/api/v1/targets/{}/poll", part(&target)), None)
         }
         Some(TargetsCommand::Enable { target }) => change(&target, "enabled", json!(true)),
         Some(TargetsCommand::Disable { target }) => change(&target, "enabled", json!(false)),
         Some(TargetsCommand::Set { target, key, value }) => change(&target, &key, json!(value)),
         Some(TargetsCommand::Unset { target, key }) => change(&target, &key, Value::Null),
-        Some(TargetsCommand::Add(arguments)) => (Method::Post, "/api/v1/targets".to_owned(), {
+        Some(TargetsCommand::Add(arguments)) => (Method::POST, "/api/v1/targets".to_owned(), {
             let AddArguments { target, kind, url, definition: rest } = arguments;
             Some(definition((target, kind, url), rest)?)
         }),
         Some(TargetsCommand::Test(arguments)) => return test(remote, arguments).await,
-        Some(TargetsCommand::Remove { target }) => (Method::Delete, format!("/api/v1/targets/{}", part(&target)), None),
+        Some(TargetsCommand::Remove { target }) => (Method::DELETE, format!("/api/v1/targets/{}", part(&target)), None),
     };
     let found = ask(remote, method, &path, body).await?;
     answer(remote, &found, |found| {
@@ -61,7 +61,7 @@ async fn test(remote: &Remote, arguments: TestArguments) -> anyhow::Result<u8> {
         Some((kind, url)) => ("/api/v1/target-tests".to_owned(), Some(definition((target, kind, url), rest)?)),
         None => (format!("/api/v1/targets/{}/test", part(&target)), None),
     };
-    let found = ask(remote, Method::Post, &path, body).await?;
+    let found = ask(remote, Method::POST, &path, body).await?;
     let code = answer(remote, &found, |found| {
         let steps = found["steps"].as_array().into_iter().flatten();
         let row = |step: &Value| {
@@ -119,7 +119,7 @@ fn definition((target, kind, url): (String, String, String), arguments: Definiti
 /// Prints one target with its state, its settings and a line for each dependency.
 /// Shows a target under a path of the API.
 pub(super) async fn show_target(remote: &Remote, root: &str, target: &str) -> anyhow::Result<u8> {
-    let mut found = ask(remote, Method::Get, &format!("{root}/targets/{}", part(target)), None).await?;
+    let mut found = ask(remote, Method::GET, &format!("{root}/targets/{}", part(target)), None).await?;
     let path = format!("{root}/dependencies?target={}&", part(target));
     found["reported"] = every(remote, &path, "dependencies").await?["dependencies"].take();
     answer(remote, &found, |found| {

@@ -14,11 +14,11 @@ pub(crate) async fn token(remote: &Remote, command: TokenCommand) -> anyhow::Res
     match command {
         TokenCommand::Show { demo } => show(&remote.common.places(), demo),
         TokenCommand::Rotate => {
-            let made = ask(remote, Method::Post, "/api/v1/tokens/rotate", None).await?;
+            let made = ask(remote, Method::POST, "/api/v1/tokens/rotate", None).await?;
             answer(remote, &made, |made| print(&text(&made["token"])))
         }
         TokenCommand::List => {
-            let found = ask(remote, Method::Get, "/api/v1/tokens", None).await?;
+            let found = ask(remote, Method::GET, "/api/v1/tokens", None).await?;
             answer(remote, &found, |found| {
                 let tokens = found["tokens"].as_array().into_iter().flatten();
                 let columns = ["name", "scope", "created", "expires", "lastUsed"];
@@ -28,11 +28,11 @@ pub(crate) async fn token(remote: &Remote, command: TokenCommand) -> anyhow::Res
         }
         TokenCommand::Create { name, scope, days } => {
             let body = json!({ "name": name, "scope": scope, "days": days });
-            let made = ask(remote, Method::Post, "/api/v1/tokens", Some(body)).await?;
+            let made = ask(remote, Method::POST, "/api/v1/tokens", Some(body)).await?;
             answer(remote, &made, |made| print(&text(&made["token"])))
         }
         TokenCommand::Revoke { name } => {
-            let found = ask(remote, Method::Delete, &format!("/api/v1/tokens/{}", part(&name)), None).await?;
+            let found = ask(remote, Method::DELETE, &format!("/api/v1/tokens/{}", part(&name)), None).await?;
             answer(remote, &found, |_| print(&format!("{name} is no longer valid")))
         }
     }

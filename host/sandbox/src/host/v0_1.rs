@@ -5,8 +5,8 @@ use crate::cache::CacheError;
 use egress::ErrorClass;
 use model::clean;
 use std::time::Duration;
-use wasmtime::component::{Component, ComponentExportIndex, HasSelf, Instance, InstancePre, Linker};
-use wasmtime::{Result, Store};
+use wasmtime::Result;
+use wasmtime::component::{HasSelf, Linker};
 
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod generated {
@@ -34,35 +34,9 @@ pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, types};
 
 impl types::Host for State {}
 
-/// The result of the function `poll`.
-pub(crate) type Outcome = std::result::Result<poller::Report, types::Error>;
-
 /// Adds the interfaces of the contract that plugins import.
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
     generated::Everything::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
-}
-
-/// Returns the place of the function `poll` in a component; `None` if it has none.
-pub(crate) fn poll_export(component: &Component) -> Option<ComponentExportIndex> {
-    let interface = component.get_export_index(None, "polliwog:plugin/poller@0.1.0")?;
-    component.get_export_index(Some(&interface), "poll")
-}
-
-/// Fails if the type of the function `poll` differs from the contract.
-pub(crate) fn check_poll(store: &mut Store<State>, instance: &Instance, poll: &ComponentExportIndex) -> Result<()> {
-    instance.get_typed_func::<(&types::Endpoint,), (Outcome,)>(store, poll).map(drop)
-}
-
-/// Instantiates a plugin and calls its function `poll`. The generated bindings would check the types of all functions
-/// of an instance. They were checked when the plugin was loaded.
-pub(crate) async fn poll(
-    pre: &InstancePre<State>,
-    export: &ComponentExportIndex,
-    (store, target): (&mut Store<State>, &types::Endpoint),
-) -> Result<Outcome> {
-    let instance = pre.instantiate_async(&mut *store).await?;
-    let poll = instance.get_typed_func::<(&types::Endpoint,), (Outcome,)>(&mut *store, export)?;
-    poll.call_async(&mut *store, (target,)).await.map(|(result,)| result)
 }
 
 impl http::Host for State {
@@ -152,15 +126,7 @@ impl TryFrom<http::Request> for egress::Request {
     fn try_from(request: http::Request) -> Result<Self, egress::Error> {
         without_extra(&request.extra)?;
         Ok(Self {
-            method: match request.method {
-                http::Method::Get => egress::Method::Get,
-                http::Method::Head => egress::Method::Head,
-                http::Method::Post => egress::Method::Post,
-                http::Method::Put => egress::Method::Put,
-                http::Method::Patch => egress::Method::Patch,
-                http::Method::Delete => egress::Method::Delete,
-                http::Method::Options => egress::Method::Options,
-            },
+            method: egress::method(&request.method).map_err(egress::Error::BadRequest)?,
             path: request.path,
             headers: request.headers.into_iter().map(|header| (header.name, header.value)).collect(),
             body: request.body,
@@ -170,6 +136,8 @@ impl TryFrom<http::Request> for egress::Request {
                 http::BodyEncoding::Json => egress::BodyEncoding::Json,
             },
             captures: request.captures.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            signatures: request.signatures.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            authentication: request.authentication.map(Into::into),
             timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
         })
     }
@@ -184,17 +152,78 @@ impl TryFrom<http::Capture> for egress::Capture {
             http::CaptureSource::JsonPointer(pointer) => egress::CaptureSource::JsonPointer(pointer),
             http::CaptureSource::Header(name) => egress::CaptureSource::Header(name),
             http::CaptureSource::Cookie(name) => egress::CaptureSource::Cookie(name),
+            http::CaptureSource::Pattern(pattern) => egress::CaptureSource::Pattern(pattern),
         };
-        Ok(Self { name: capture.name, source, ttl: Duration::from_millis(capture.ttl_ms.into()) })
+        Ok(Self {
+            statuses: capture.statuses.iter().map(|range| range.lowest..=range.highest).collect(),
+            optional: capture.optional,
+            ..Self::new(capture.name, source, Duration::from_millis(capture.ttl_ms.into()))
+        })
+    }
+}
+
+impl TryFrom<http::Signature> for egress::Signature {
+    type Error = egress::Error;
+
+    fn try_from(signature: http::Signature) -> Result<Self, egress::Error> {
+        without_extra(&signature.extra)?;
+        let parts = |parts: Vec<http::SignaturePart>| parts.into_iter().map(Into::into).collect();
+        Ok(Self {
+            name: signature.name,
+            algorithm: signature.algorithm,
+            key: parts(signature.key),
+            input: parts(signature.input),
+            encoding: match signature.encoding {
+                http::SignatureEncoding::Raw => egress::SignatureEncoding::Raw,
+                http::SignatureEncoding::Hex => egress::SignatureEncoding::Hex,
+                http::SignatureEncoding::Base64 => egress::SignatureEncoding::Base64,
+                http::SignatureEncoding::Base64url => egress::SignatureEncoding::Base64Url,
+            },
+            iterations: signature.iterations,
+        })
+    }
+}
+
+impl From<http::SignaturePart> for egress::SignaturePart {
+    fn from(part: http::SignaturePart) -> Self {
+        match part {
+            http::SignaturePart::Bytes(bytes) => Self::Bytes(bytes),
+            http::SignaturePart::Body => Self::Body,
+            http::SignaturePart::Signature(name) => Self::Signature(name),
+            http::SignaturePart::Secret(http::SecretPart { name, encoding }) => {
+                let encoding = match encoding {
+                    http::SecretEncoding::Utf8 => egress::SecretEncoding::Utf8,
+                    http::SecretEncoding::Utf16le => egress::SecretEncoding::Utf16Le,
+                    http::SecretEncoding::Base64 => egress::SecretEncoding::Base64,
+                    http::SecretEncoding::Base32 => egress::SecretEncoding::Base32,
+                    http::SecretEncoding::Hex => egress::SecretEncoding::Hex,
+                };
+                Self::Secret(name, encoding)
+            }
+        }
+    }
+}
+
+impl From<http::Authentication> for egress::Authentication {
+    fn from(authentication: http::Authentication) -> Self {
+        let credentials =
+            |http::Credentials { user, password }: http::Credentials| egress::Credentials { user, password };
+        match authentication {
+            http::Authentication::Basic(login) => Self::Basic(credentials(login)),
+            http::Authentication::Digest(login) => Self::Digest(credentials(login)),
+            http::Authentication::Bearer(name) => Self::Bearer(name),
+        }
     }
 }
 
 fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Response, http::HttpError> {
     let response = result.map_err(|error| http::HttpError {
         class: match error.class() {
-            ErrorClass::Refused => http::HttpErrorClass::Refused,
+            ErrorClass::Denied => http::HttpErrorClass::Denied,
+            ErrorClass::InvalidArgument => http::HttpErrorClass::InvalidArgument,
             ErrorClass::NameLookup => http::HttpErrorClass::NameLookup,
             ErrorClass::ConnectionRefused => http::HttpErrorClass::ConnectionRefused,
+            ErrorClass::Unreachable => http::HttpErrorClass::Unreachable,
             ErrorClass::ConnectionFailed => http::HttpErrorClass::ConnectionFailed,
             ErrorClass::Certificate => http::HttpErrorClass::Certificate,
             ErrorClass::Protocol => http::HttpErrorClass::Protocol,
@@ -202,6 +231,8 @@ fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Respo
             ErrorClass::Timeout => http::HttpErrorClass::Timeout,
             ErrorClass::CallOver => http::HttpErrorClass::CallOver,
             ErrorClass::BodyTooLarge => http::HttpErrorClass::BodyTooLarge,
+            ErrorClass::Capture => http::HttpErrorClass::Capture,
+            ErrorClass::Limit => http::HttpErrorClass::Limit,
             ErrorClass::NotRecorded | ErrorClass::Other => http::HttpErrorClass::Other,
         },
         code: error.code().to_owned(),

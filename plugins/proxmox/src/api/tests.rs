@@ -69,7 +69,7 @@ fn the_next_origin_is_used_only_if_the_first_does_not_answer() {
     assert_eq!(api.description.as_deref(), Some("Proxmox VE 9.1.6 at https://one:8006"));
 
     let refused = json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" });
-    let Err(CallError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
+    let Err(CallError::Misconfigured(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
     assert!(
         failure.message.contains("invalid PVE ticket\"): check on the server with \"pveum user token list"),
         "{failure:?}"
@@ -126,7 +126,7 @@ fn if_no_origin_answers_each_is_named() {
 #[test]
 fn wrong_certificates_of_all_origins_are_permanent() {
     let wrong = || error("certificate", "tls_fingerprint_mismatch", false);
-    let Err(CallError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
+    let Err(CallError::Misconfigured(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
         panic!("it is permanent")
     };
     assert!(failure.message.contains("\"polliwog setup pve https://one:8006\" shows"), "{failure:?}");

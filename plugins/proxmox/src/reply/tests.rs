@@ -29,7 +29,7 @@ fn failure<const PRODUCT: u8>(status: u16, reason: &str, body: &str) -> (bool, S
     let result = poll::<Reader<PRODUCT>>(Recording::parse(&exchange.to_string()), target("{}"));
     let error = result.expect_err("it is not a good answer");
     let failure = error.failure().clone();
-    (matches!(error, CallError::Permanent(_)), failure.code, failure.message)
+    (matches!(error, CallError::Misconfigured(_)), failure.code, failure.message)
 }
 
 /// Compares a failure: whether it is permanent, its code, and a part of its message.

@@ -59,7 +59,7 @@ fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
     let secret = |secret: &sandbox::SecretSpec| {
         json!({
             "name": secret.name, "description": secret.description, "required": secret.required,
-            "pattern": secret.pattern.as_ref().map(regex_text), "hint": secret.hint,
+            "privateKey": secret.private_key, "pattern": secret.pattern.as_ref().map(regex_text), "hint": secret.hint,
         })
     };
     json!({
@@ -110,8 +110,9 @@ fn readable(facts: &Value) -> String {
     }
     for secret in facts["secrets"].as_array().into_iter().flatten() {
         let required = if secret["required"] == true { ", required" } else { "" };
+        let form = if secret["privateKey"] == true { ", a private key in PEM" } else { "" };
         let (name, description) = (secret["name"].as_str(), secret["description"].as_str());
-        line("secret", format!("{}{required}: {}", name.unwrap_or_default(), description.unwrap_or_default()));
+        line("secret", format!("{}{required}{form}: {}", name.unwrap_or_default(), description.unwrap_or_default()));
     }
     let schema = &facts["settingsSchema"];
     let mut settings = Vec::new();

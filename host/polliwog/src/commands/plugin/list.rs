@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Lists the plugins of the running host with counters or, if no host answers, those that the configuration would load.
 pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
-    let (from, plugins) = match client::call(common, Method::Get, "/api/v1/plugins", None).await {
+    let (from, plugins) = match client::call(common, Method::GET, "/api/v1/plugins", None).await {
         Ok(answer) => ("the running host", answer["plugins"].clone()),
         Err(Unanswered::Refused(why)) => {
             complain(format_args!("polliwog: {why}"));

@@ -13,7 +13,7 @@ pub(crate) async fn retry(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
         anyhow::bail!("no target of kind {kind} is polled: see `polliwog plugin list`");
     };
     let target = text(&target["id"]);
-    let accepted = ask(remote, Method::Post, &format!("/api/v1/targets/{}/poll", part(&target)), None).await?;
+    let accepted = ask(remote, Method::POST, &format!("/api/v1/targets/{}/poll", part(&target)), None).await?;
     answer(remote, &accepted, |_| {
         print(&format!("{target} is polled now: the quarantine ends unless this poll fails because of the plugin"))
     })
