@@ -370,7 +370,7 @@ pub mod polliwog {
                 /// The source answered, and refuses exactly this: a message that it calls invalid, an object that was deleted. The
                 /// host polls such a target rarely, and does not repeat a notification.
                 Permanent(Failure),
-                /// An operator must change the configuration or the source first: 401, 403, 404, a wrong fingerprint, invalid
+                /// An operator must change the configuration or the source first: 3xx, 401 to 404, 407, a wrong fingerprint, invalid
                 /// settings. The host polls such a target rarely. It keeps a notification for a day, and repeats it after a change
                 /// of the configuration and otherwise rarely.
                 Misconfigured(Failure),
@@ -491,9 +491,9 @@ pub mod polliwog {
         /// consists of letters, digits, `.`, `_` and `-`, which all encodings of text leave as they are, and contains a random
         /// number of the call, so that text of a server or an alert that looks like one is only text.
         ///
-        /// In a response, asterisks replace secrets in the usual encodings, what the host derived from them for `authentication` and
-        /// `signatures`, and each captured value at the place where it was found. Captures read the response after that: a value
-        /// that touches such asterisks is not found.
+        /// In a response, asterisks replace secrets in the usual encodings, results of `signatures` of at least 8 bytes that the same
+        /// request contains, and each captured value at the place where it was found (a captured number or bool becomes `0`).
+        /// Captures read the response after that: a value that touches such asterisks is not found.
         ///
         /// # Costs
         ///
@@ -577,7 +577,7 @@ pub mod polliwog {
                 /// The name of a cookie in a `set-cookie` header. Only its value is captured. At most 64 bytes.
                 Cookie(_rt::String),
                 /// A regular expression for a body in UTF-8; the first group of its first match is captured. Its classes are those of
-                /// ASCII. At most 1 KiB; the body at most 256 KiB.
+                /// ASCII. At most 1 KiB; the body at most 256 KiB. The patterns of a call search at most 2 MiB.
                 Pattern(_rt::String),
             }
             impl ::core::fmt::Debug for CaptureSource {
@@ -811,8 +811,8 @@ pub mod polliwog {
                 }
             }
             /// A signature that the host computes. Enough for signed webhooks, AWS Signature Version 4, JWT, one-time passwords and
-            /// most log-ins with a challenge. The signatures of a call have a limit of work, which is enough for 100 with RSA keys,
-            /// or for 2,000,000 iterations of PBKDF2; further ones fail with `limit`.
+            /// most log-ins with a challenge. The signatures of a call have a limit of work, which is enough for 99 with RSA keys, for
+            /// 1,900,000 iterations of PBKDF2, or for 30 MiB of input; further ones fail with `limit`.
             #[derive(Clone, PartialEq)]
             pub struct Signature {
                 /// The NAME in `signature.NAME`: letters, digits, `_` and `-`. At most 64 bytes.
@@ -829,9 +829,9 @@ pub mod polliwog {
                 /// | "ed25519" | one secret that is a private key in PEM (PKCS#8) | 64 bytes |
                 /// | "totp-sha1" | the shared key | 6 digits for `clock.now` and 30 s; `input` is empty, `encoding` is ignored |
                 pub algorithm: _rt::String,
-                /// The key: the concatenation of these parts. At most 64 KiB.
+                /// The key: the concatenation of these parts. At most 64 parts and 64 KiB.
                 pub key: _rt::Vec<SignaturePart>,
-                /// The input: the concatenation of these parts. At most 8 MiB.
+                /// The input: the concatenation of these parts. At most 64 parts and 2 MiB.
                 pub input: _rt::Vec<SignaturePart>,
                 /// How the result is written.
                 pub encoding: SignatureEncoding,
@@ -881,7 +881,8 @@ pub mod polliwog {
                 /// Basic.
                 Basic(Credentials),
                 /// Digest with MD5, SHA-256, SHA-512-256 or their -sess variants, `qop=auth` or none. The host sends the request twice
-                /// if it has no nonce of this origin yet; both count.
+                /// if it has no nonce of this origin, or one that the server does not accept any more; both count. After a refused
+                /// password, it does not offer the password again in this call.
                 Digest(Credentials),
                 /// Bearer: the NAME of the secret.
                 Bearer(_rt::String),

@@ -267,7 +267,8 @@ pub fn get_cached(path: impl Into<String>, ttl: Duration) -> Result<Response, Ca
 }
 
 /// Returns a reference to a secret, which the host replaces by the value when it sends the request: in a header, in a
-/// body, and in the path of a notifier's request. It is valid in this call only.
+/// body, and in the path of a notifier's request, or of one that the operator permits (`secrets_in_path`). It is valid
+/// in this call only.
 ///
 /// ```
 /// # use polliwog_sdk::http::{Request, secret};
@@ -421,14 +422,16 @@ impl Response {
     }
 }
 
+/// The codes of errors that an operator can correct, in addition to those of their classes.
+const OF_OPERATORS: [&str; 4] =
+    ["secret_unknown", "secret_unusable", "capture_too_short", "authentication_unsupported"];
+
 impl From<HttpError> for CallError {
     fn from(error: HttpError) -> Self {
         match error.class {
             _ if error.retryable => Self::transient(error.code, error.message),
             HttpErrorClass::Denied | HttpErrorClass::Certificate => Self::misconfigured(error.code, error.message),
-            HttpErrorClass::InvalidArgument if error.code == "secret_unknown" => {
-                Self::misconfigured(error.code, error.message)
-            }
+            _ if OF_OPERATORS.contains(&error.code.as_str()) => Self::misconfigured(error.code, error.message),
             _ => Self::permanent(error.code, error.message),
         }
     }

@@ -344,7 +344,10 @@ fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
 
 /// Reads a list of texts; in the environment they are separated by commas.
 fn methods(value: &Value) -> Result<Vec<Method>, String> {
-    let method = |word: &String| egress::method(&word.to_ascii_uppercase());
+    let method = |word: &String| match egress::method(&word.to_ascii_uppercase())? {
+        method if egress::is_never_sent(&method) => Err(format!("{method} is never sent: leave it out")),
+        method => Ok(method),
+    };
     words(value)?.iter().map(method).collect()
 }
 

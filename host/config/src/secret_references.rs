@@ -1,11 +1,10 @@
 //! References to secrets in the texts of a target or channel: `${secret.NAME}` and `${basic.NAME}`.
 
 use crate::target_config::TargetConfig;
-use egress::reference_problems;
+use egress::{has_references, reference_problems};
 use serde_json::Value;
 
-/// Returns the problems of the references in the settings, each with the path of its setting, and in the URL of a
-/// channel.
+/// Returns the problems of the references in the settings, each with the path of its setting, and in the URL.
 pub(crate) fn problems(target: &TargetConfig) -> Vec<(Option<String>, String)> {
     let is_known = |name: &str| target.secrets.contains_key(name);
     let mut found = Vec::new();
@@ -14,8 +13,13 @@ pub(crate) fn problems(target: &TargetConfig) -> Vec<(Option<String>, String)> {
         found.extend(problems.into_iter().map(|problem| (place.map(str::to_owned), problem)));
     };
     walk(&target.settings, "", &mut see);
-    if target.is_channel {
-        see(None, &target.shown_url());
+    let url = target.written_url();
+    if target.is_channel || target.permissions.in_path {
+        see(None, &url);
+    } else if has_references(&url) {
+        let why = "requests of a target have secrets in their path or query only with secrets_in_path = true, because \
+                   servers log them";
+        found.push((None, why.to_owned()));
     }
     found
 }
@@ -64,6 +68,46 @@ mod tests {
         ] {
             let problems = read(settings);
             assert!(problems.contains(expected), "{settings}: {problems}");
+        }
+    }
+
+    #[test]
+    fn references_in_the_url_of_a_target_need_a_permission() {
+        let read = |url: &str, more: &str| {
+            let text = format!(
+                "[plugins.limits.http]\nmethods = [\"get\", \"PROPFIND\"]\n[[target]]\nid = \"a\"\nkind = \"http\"\nurl = \"{url}\"\n\
+                 {more}\nsecrets = {{ token = {{ env = \"T\" }} }}\n"
+            );
+            let found = Config::written(("p.toml", &text), &Places::default(), &|_| None).err().unwrap_or_default();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let permitted = "secrets_in_path = true";
+        for (url, more, expected) in [
+            ("http://a/x", "", ""),
+            ("http://a/$${secret.token}?${HOME}", "", ""),
+            ("http://a/${secret.token}/x", "", "only with secrets_in_path = true"),
+            ("http://a/?k=${basic.token}", "", "only with secrets_in_path = true"),
+            ("http://a/${secret.token}/x?k=${secret.token}", permitted, ""),
+            ("http://a/${secret.tokn}", permitted, "there is no secret \"tokn\""),
+            ("http://a/${secrets.token}", permitted, "is not a reference to a secret"),
+            ("http://a/", "short_captures = true", ""),
+            ("http://a/", "short_captures = 7", "short_captures"),
+        ] {
+            let problems = read(url, more);
+            assert_eq!(problems.is_empty(), expected.is_empty(), "{url} {more}: {problems}");
+            assert!(problems.contains(expected), "{url} {more}: {problems}");
+        }
+    }
+
+    #[test]
+    fn methods_that_are_never_sent_or_are_none_are_refused() {
+        for (written, expected) in
+            [("GET", ""), ("trace", "TRACE is never sent"), ("CONNECT", "never sent"), ("G-T", "is not a method")]
+        {
+            let text = format!("[plugins.limits.http]\nmethods = [\"{written}\"]\n");
+            let found = Config::written(("p.toml", &text), &Places::default(), &|_| None).err().unwrap_or_default();
+            let problems = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            assert!(problems.is_empty() == expected.is_empty() && problems.contains(expected), "{written}: {problems}");
         }
     }
 }

@@ -166,8 +166,13 @@ impl TargetConfig {
 
     /// Returns the URL as it was written: the parser has replaced the braces of references to secrets in its path.
     pub fn shown_url(&self) -> String {
-        let url = self.url.to_string();
-        if self.is_channel { url.replace("$%7B", "${").replace("%7D", "}") } else { url }
+        let may_refer = self.is_channel || self.permissions.in_path;
+        if may_refer { self.written_url() } else { self.url.to_string() }
+    }
+
+    /// Returns the URL with the braces of references, whether it may have some or not.
+    pub(crate) fn written_url(&self) -> String {
+        self.url.as_str().replace("$%7B", "${").replace("%7D", "}")
     }
 
     /// Returns the same target at other lines of the file.

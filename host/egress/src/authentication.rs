@@ -85,14 +85,14 @@ impl Challenges {
                         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(origin.to_owned(), client);
                         return Ok(true);
                     }
-                    Err(_) => {
+                    Err(why) => {
                         let shown = |name: &str| {
                             let found = challenge.params.iter().find(|(param, _)| param.eq_ignore_ascii_case(name));
                             found.map_or("none".to_owned(), |(_, value): &(_, ParamValue<'_>)| {
                                 value.as_escaped().chars().take(64).collect()
                             })
                         };
-                        unusable = Some(format!("algorithm {}, qop {}", shown("algorithm"), shown("qop")));
+                        unusable = Some(format!("algorithm {}, qop {} ({why})", shown("algorithm"), shown("qop")));
                     }
                 }
             }
@@ -113,9 +113,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns the part that is derived from the password.
-    pub(crate) fn derived(&self) -> Option<&str> {
-        self.header.split_once("response=\"")?.1.split('"').next()
+    /// Returns the parts that are derived from secrets: the response, and the hash of the user.
+    pub(crate) fn derived(&self) -> impl Iterator<Item = &str> {
+        let quoted = |name: &str| self.header.split_once(&format!("{name}=\""))?.1.split('"').next();
+        let user = quoted("username").filter(|_| self.header.contains("userhash=true"));
+        quoted(" response").into_iter().chain(user)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::authentication::Challenges;
 use crate::cookie;
 use crate::mask::{self, Region, SHORTEST};
-use crate::message::{Capture, CaptureSource, Request, Response};
+use crate::message::{Capture, CaptureSource, Request};
 use crate::secrets::{Secrets, Values, check_characters};
 use regex_lite::{Regex, RegexBuilder};
 use secrecy::SecretString;
@@ -21,9 +21,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -38,10 +39,12 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_POINTER_BYTES: usize = 256;
 /// Maximum length of a pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 10;
-/// Maximum size of a compiled pattern in bytes. A search takes at most the product of this size and the body's.
-const MAX_COMPILED_BYTES: usize = 16 << 10;
+/// Maximum size of a compiled pattern in bytes. A search takes time in proportion to this size and the body's.
+const MAX_COMPILED_BYTES: usize = 8 << 10;
 /// Maximum length in bytes of a body that is searched by a pattern.
 const MAX_SEARCHED_BYTES: usize = 256 << 10;
+/// Maximum number of bytes that the patterns of one poll search.
+const MAX_POLL_SEARCHED_BYTES: usize = 2 << 20;
 /// Maximum number of ranges of statuses of one capture.
 const MAX_STATUSES: usize = 16;
 /// Maximum number of steps of a JSON pointer.
@@ -238,6 +241,37 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
     if regex.captures_len() < 2 { Err("without a group: put the value into parentheses".to_owned()) } else { Ok(regex) }
 }
 
+/// The places of patterns in a body. `None` for one that does not match.
+pub(crate) type Matches = BTreeMap<String, Option<Range<usize>>>;
+
+/// Searches a body for the patterns of captures, on another thread, because a search can take a second. `searched` has
+/// the bytes that the poll has searched so far.
+pub(crate) async fn matches(
+    captures: &[Capture],
+    (status, body): (u16, &[u8]),
+    searched: &AtomicUsize,
+) -> Result<Matches, Error> {
+    let pattern = |capture: &Capture| match &capture.source {
+        CaptureSource::Pattern(pattern) if capture.covers(status) => Some(pattern.clone()),
+        _ => None,
+    };
+    let patterns: BTreeSet<String> = captures.iter().filter_map(pattern).collect();
+    if patterns.is_empty() || body.len() > MAX_SEARCHED_BYTES {
+        return Ok(Matches::new());
+    }
+    let work = patterns.len() * body.len();
+    if searched.fetch_add(work, Ordering::Relaxed).saturating_add(work) > MAX_POLL_SEARCHED_BYTES {
+        return Err(Error::TooMuchSearched { limit: MAX_POLL_SEARCHED_BYTES });
+    }
+    let body = body.to_vec();
+    let searching = tokio::task::spawn_blocking(move || {
+        let Ok(body) = std::str::from_utf8(&body) else { return Matches::new() };
+        let place = |pattern: &str| Some(compiled(pattern).ok()?.captures(body)?.get(1)?.range());
+        patterns.into_iter().map(|pattern| (pattern.clone(), place(&pattern))).collect()
+    });
+    Ok(searching.await.unwrap_or_default())
+}
+
 /// The parts of a masked answer that can contain a value to capture.
 pub(crate) struct Answer<'a> {
     pub status: u16,
@@ -247,6 +281,10 @@ pub(crate) struct Answer<'a> {
     pub is_masked: bool,
     /// Whether the operator permits values that are too short to be masked in other answers.
     pub permits_short: bool,
+    /// Whether it is that of a recording.
+    pub is_replayed: bool,
+    /// The places of the patterns of captures in the body.
+    pub matches: &'a Matches,
 }
 
 /// The position of a captured value in an answer.
@@ -259,6 +297,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// A place that masks nothing.
+    fn none() -> Self {
+        Self::Header(0, 0..0)
+    }
+
     /// Replaces each place by stars. Masking is by place and never by value: a plugin that guesses a captured value
     /// must not see whether the guess is right, because the server may have derived the value from an operator's
     /// secret.
@@ -282,12 +325,7 @@ impl Place {
     }
 }
 
-impl<'a> Answer<'a> {
-    pub(crate) fn of(response: &'a Response, is_masked: bool, permits_short: bool) -> Self {
-        let Response { status, headers, body, .. } = response;
-        Self { status: *status, headers, body, is_masked, permits_short }
-    }
-
+impl Answer<'_> {
     /// Returns a value and its place. A value that touches a masked secret is not found: whether it can be stored would
     /// depend on the secret.
     fn find(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
@@ -305,11 +343,13 @@ impl<'a> Answer<'a> {
             CaptureSource::Pattern(_) if self.body.len() > MAX_SEARCHED_BYTES => too_long(MAX_SEARCHED_BYTES),
             CaptureSource::JsonPointer(pointer) => Ok(pointed(self.body, pointer)),
             CaptureSource::Pattern(pattern) => {
-                let regex = compiled(pattern).map_err(|why| Error::BadRequest(format!("a pattern {why}")))?;
-                let Ok(body) = std::str::from_utf8(self.body) else { return Ok(None) };
-                let group = regex.captures(body).and_then(|found| found.get(1));
-                let place = |group: &regex_lite::Match<'_>| Place::Body(group.range(), group.len());
-                Ok(group.map(|group| (group.as_str().to_owned(), place(&group))))
+                let found = self.matches.get(pattern).cloned().flatten();
+                let value = |place: &Range<usize>| String::from_utf8_lossy(&self.body[place.clone()]).into_owned();
+                let found = found.map(|place| (value(&place), Place::Body(place.clone(), place.len())));
+                // A recording has stars in place of the value, which the pattern may not match.
+                let replayed =
+                    || (self.is_replayed && !capture.optional).then(|| ("*".repeat(SHORTEST), Place::none()));
+                Ok(found.or_else(replayed))
             }
             CaptureSource::Header(name) => Ok(self.named(name).next().map(|(index, value)| {
                 let place = Place::Header(index, 0..value.len());

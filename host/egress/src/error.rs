@@ -31,6 +31,10 @@ pub enum Error {
         "the poll's signatures take more work than one poll may: use fewer iterations, shorter inputs or fewer requests"
     )]
     TooMuchSigned,
+    #[error("the patterns of the poll's captures search more than {limit} bytes: use fewer, or shorter answers")]
+    TooMuchSearched { limit: usize },
+    #[error("the request cannot use the secret {name:?}: {why}")]
+    SecretUnusable { name: String, why: String },
     #[error("the poll has already made {0} requests, which is the limit")]
     TooManyRequests(u32),
     #[error("the poll's requests exceed the limit of {limit} bytes in total")]
@@ -146,6 +150,8 @@ impl Error {
             Self::CaptureTooShort { .. } => "capture_too_short",
             Self::Challenge(_) => "authentication_unsupported",
             Self::TooMuchSigned => "too_much_signed_in_poll",
+            Self::TooMuchSearched { .. } => "too_much_searched_in_poll",
+            Self::SecretUnusable { .. } => "secret_unusable",
             Self::TooManyRequests(_) => "too_many_requests_in_poll",
             Self::TooMuchSent { .. } => "too_much_sent_in_poll",
             Self::DnsNotFound(_) => "dns_not_found",
@@ -174,7 +180,7 @@ impl Error {
     pub const fn class(&self) -> ErrorClass {
         match self {
             Self::Denied { .. } => ErrorClass::Denied,
-            Self::BadRequest(_) | Self::SecretUnknown(_) => ErrorClass::InvalidArgument,
+            Self::BadRequest(_) | Self::SecretUnknown(_) | Self::SecretUnusable { .. } => ErrorClass::InvalidArgument,
             Self::DnsNotFound(_) | Self::DnsFailed { .. } => ErrorClass::NameLookup,
             Self::ConnectRefused(_) => ErrorClass::ConnectionRefused,
             Self::ConnectFailed { unreachable: true, .. } => ErrorClass::Unreachable,
@@ -198,6 +204,7 @@ impl Error {
             Self::TooManyRequests(_)
             | Self::TooMuchSent { .. }
             | Self::TooMuchSigned
+            | Self::TooMuchSearched { .. }
             | Self::Overloaded { .. }
             | Self::OutOfMeans(_) => ErrorClass::Limit,
             Self::HeadersTooLarge { .. } | Self::EncodedBody(_) | Self::Challenge(_) => ErrorClass::Other,

@@ -1,6 +1,6 @@
 //! Fuzz entry points: builds answers from arbitrary bytes and checks the promises about what a plugin sees.
 
-use crate::captures::{Answer, Captured, Place, Sent};
+use crate::captures::{Answer, Captured, Matches, Place, Sent};
 use crate::mask::Masker;
 use crate::message::{Capture, CaptureSource};
 use base64::Engine;
@@ -55,7 +55,15 @@ pub fn captures(bytes: &[u8]) {
         capture("cookie", CaptureSource::Cookie("session".to_owned())),
     ];
     let captured = Captured::default();
-    let answer = Answer { status: 200, headers: &headers, body: &body, is_masked: false, permits_short: false };
+    let answer = Answer {
+        status: 200,
+        headers: &headers,
+        body: &body,
+        is_masked: false,
+        permits_short: false,
+        is_replayed: false,
+        matches: &Matches::new(),
+    };
     let Ok(places) = captured.keep(&captures, &Sent::default(), &answer) else { return };
     let (was_json, kept) = (is_json(&body), captured.valid().contains_key("pointed"));
     let before = body.clone();

@@ -213,7 +213,7 @@ impl Grant {
 }
 
 /// The reason why a request to a granted origin is denied.
-const NARROWED: &str = "methods and path_prefixes in [plugins.limits.KIND] do not allow it for this kind";
+pub(crate) const NARROWED: &str = "methods and path_prefixes in [plugins.limits.KIND] do not allow it for this kind";
 
 /// Restrictions of the requests of a kind, set by the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -28,6 +28,8 @@
 //! | `secret_unknown` | invalid_argument | no | the request uses a secret that the target does not have |
 //! | `too_many_requests_in_poll` | limit | no | the poll has made the maximum number of requests |
 //! | `too_much_sent_in_poll` | limit | no | the poll's requests exceed the maximum total size |
+//! | `secret_unusable` | invalid_argument | no | a secret does not have the form that the request needs |
+//! | `too_much_searched_in_poll` | limit | no | the patterns of the poll's captures search too many bytes |
 //! | `too_much_signed_in_poll` | limit | no | the poll's signatures exceed the maximum total work |
 //! | `dns_not_found` | name_lookup | yes | the host name does not exist |
 //! | `dns_failed` | name_lookup | yes | the name lookup failed |
@@ -95,12 +97,12 @@ pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, 
 pub use headers::settable_header;
 pub use message::{
     Authentication, BodyEncoding, Capture, CaptureSource, Credentials, Method, Request, Response, SecretEncoding,
-    Signature, SignatureEncoding, SignaturePart, Timing, method,
+    Signature, SignatureEncoding, SignaturePart, Timing, is_never_sent, method,
 };
 pub use probe::ProbeStep;
 pub use process::{Config, Egress, Lane};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
-pub use references::reference_problems;
+pub use references::{has_references, reference_problems};
 pub use secrets::{InvalidSecret, SecretRules, Secrets};
 pub use session::{Limits, Session, Usage};
 pub use tls::{Certificate, Fingerprint, Tls, TlsError};

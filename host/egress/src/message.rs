@@ -17,6 +17,11 @@ pub fn method(text: &str) -> Result<Method, String> {
     })
 }
 
+/// Returns whether requests with this method are never sent: they would leave the protection of secrets.
+pub fn is_never_sent(method: &Method) -> bool {
+    matches!(*method, Method::CONNECT | Method::TRACE)
+}
+
 /// Returns whether a request with this method can be sent twice, or once for several callers, without a difference.
 pub(crate) fn only_reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)

@@ -3,15 +3,14 @@
 use crate::authentication::{self, Login, Prepared};
 use crate::connect::Destination;
 use crate::exchange::{Plan, Reading};
-use crate::grant::path_and_query;
+use crate::grant::{NARROWED, path_and_query};
 use crate::headers::header;
-use crate::message::Request;
+use crate::message::{Request, is_never_sent};
 use crate::references::{Part, References, Scheme};
 use crate::secrets::AvailableSecrets;
 use crate::signatures::{Signing, sign};
 use crate::signed::Signed;
 use crate::{Error, Grant, InvalidUrl, Origin, OriginGrant};
-use hyper::Method;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue};
 use std::sync::Arc;
 use url::Url;
@@ -49,7 +48,7 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
     let Shared { grant, share, reading, signing } = of;
     let url = address((grant, known.references), &request.path)?;
     let path_and_query = path_and_query(&url);
-    if matches!(request.method, Method::CONNECT | Method::TRACE) {
+    if is_never_sent(&request.method) {
         let what = format!("the method {}", request.method);
         return Err(Error::Denied { what, why: "it would leave the protection of the target's secrets" });
     }
@@ -60,7 +59,12 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
         return Err(Error::BadRequest(format!("it has {count} headers, more than {MAX_HEADERS}")));
     }
     let (signed, body) = signed_body((known, signing), &request).await?;
-    let path_and_query = known.expand_path(&signed, &path_and_query)?;
+    let written = path_and_query;
+    let path_and_query = known.expand_path(&signed, &written)?;
+    if path_and_query != written && grant.narrowing.check(&request.method, &path_and_query).is_err() {
+        let what = "the path, with its secrets inserted,".to_owned();
+        return Err(Error::Denied { what, why: NARROWED });
+    }
     let mut headers = headers((grant, known, &signed), &request)?;
     let mut login = None;
     if let Some(authentication) = &request.authentication {
@@ -89,7 +93,7 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
 
 /// Returns the header that authenticates a request.
 pub(crate) fn authorization(value: &str) -> Result<HeaderValue, Error> {
-    let mut value = HeaderValue::from_str(value)
+    let mut value = HeaderValue::from_bytes(value.as_bytes())
         .map_err(|_| Error::BadRequest("its authentication contains a line break or control character".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)

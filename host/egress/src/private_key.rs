@@ -12,10 +12,10 @@ pub(crate) fn is_valid(pem: &str) -> bool {
 
 /// Signs with a private key in PEM. The error completes a sentence about the signature.
 pub(crate) fn sign(pem: &[u8], scheme: SignatureScheme, input: &[u8]) -> Result<Vec<u8>, String> {
-    let not_pem = "its key is not a private key in PEM, or of a kind that Polliwog does not have";
+    let not_pem = "it is not a private key in PEM, or of a kind that Polliwog does not have";
     let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| not_pem)?;
     let key = any_supported_type(&key).map_err(|_| not_pem)?;
-    let signer = key.choose_scheme(&[scheme]).ok_or("its key is for another algorithm")?;
+    let signer = key.choose_scheme(&[scheme]).ok_or("it is a key for another algorithm")?;
     let signature = signer.sign(input).map_err(|error| error.to_string())?;
     if scheme != SignatureScheme::ECDSA_NISTP256_SHA256 {
         return Ok(signature);

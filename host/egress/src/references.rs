@@ -165,6 +165,11 @@ pub(crate) fn unescaped(url: &str) -> String {
     text + rest
 }
 
+/// Returns whether an operator's text has a reference to a secret.
+pub fn has_references(text: &str) -> bool {
+    References::default().written(text) != text.replace("$${", "${")
+}
+
 /// Returns the problems of an operator's text: references to secrets that do not exist, and texts that look like
 /// references with a mistake. Each is one sentence.
 pub fn reference_problems(text: &str, is_known: impl Fn(&str) -> bool) -> Vec<String> {

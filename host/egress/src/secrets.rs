@@ -148,7 +148,8 @@ impl AvailableSecrets<'_> {
     /// Returns a secret that may be inserted. `of` names its user in errors.
     pub(crate) fn value(&self, name: &str, of: &str) -> Result<&SecretString, Error> {
         if self.operators.private_keys.contains(name) {
-            return Err(Error::BadRequest(format!("{of} uses the private key {name}, which only signs")));
+            let why = format!("{of} uses it, and a private key only signs");
+            return Err(Error::SecretUnusable { name: name.to_owned(), why });
         }
         self.find(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))
     }
@@ -177,7 +178,7 @@ impl AvailableSecrets<'_> {
 
     /// Returns a header value with its secrets inserted.
     pub(crate) fn expand_header(&self, signed: &Signed, value: &str) -> Result<String, Error> {
-        self.expand(signed, value, "a header", |scheme, value| match scheme {
+        self.expand(signed, value, "a header", |reference, value| match reference.scheme {
             Scheme::Secret | Scheme::Signature => Some(value.to_owned()),
             Scheme::Basic => Some(STANDARD.encode(value)),
         })
@@ -189,16 +190,18 @@ impl AvailableSecrets<'_> {
             Ok(text) => text,
             Err(error) => return Ok(error.into_bytes()),
         };
-        let render = |scheme, value: &str| (scheme != Scheme::Basic).then(|| encoded(value, encoding));
+        let render = |reference: Reference<'_>, value: &str| {
+            (reference.scheme != Scheme::Basic).then(|| encoded(value, encoding))
+        };
         Ok(self.expand(signed, &text, "its body", render)?.into_bytes())
     }
 
-    /// Returns a path and query with its secrets inserted. A secret may contain several segments of the path, and no
-    /// query. A signature is one segment, or one value of the query.
+    /// Returns a path and query with its secrets inserted. A secret of an operator may contain several segments of the
+    /// path, and no query. A captured value or a signature is one segment, or one value of the query.
     pub(crate) fn expand_path(&self, signed: &Signed, path_and_query: &str) -> Result<String, Error> {
-        self.expand(signed, path_and_query, "its path", |scheme, value| match scheme {
-            Scheme::Secret => Some(in_path(value)),
-            Scheme::Signature => Some(percent_encoded(value, b"")),
+        self.expand(signed, path_and_query, "its path", |Reference { scheme, name }, value| match scheme {
+            Scheme::Secret if self.operators.contains(name) => Some(in_path(value)),
+            Scheme::Secret | Scheme::Signature => Some(percent_encoded(value, b"")),
             Scheme::Basic => None,
         })
     }
@@ -209,7 +212,7 @@ impl AvailableSecrets<'_> {
         signed: &Signed,
         text: &str,
         of: &str,
-        render: impl Fn(Scheme, &str) -> Option<String>,
+        render: impl Fn(Reference<'_>, &str) -> Option<String>,
     ) -> Result<String, Error> {
         let parts = self.references.parts(text);
         if parts.iter().filter(|part| matches!(part, Part::Reference(_))).count() > REFERENCES {
@@ -224,7 +227,7 @@ impl AvailableSecrets<'_> {
                         Scheme::Signature => signed.text(name)?,
                         Scheme::Secret | Scheme::Basic => self.value(name, of)?.expose_secret(),
                     };
-                    let rendered = render(scheme, value);
+                    let rendered = render(Reference { scheme, name }, value);
                     expanded.push_str(&rendered.ok_or_else(|| {
                         Error::BadRequest(format!("{of} refers to basic.{name}, which only a header can have"))
                     })?);

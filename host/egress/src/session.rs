@@ -1,11 +1,11 @@
 //! The requests of one poll.
 
 use crate::answer::{Maskers, finished};
-use crate::captures::{self, Answer, Captured, Sent};
+use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce;
 use crate::ended::Ended;
 use crate::exchange::{Plan, Raw, Reading, exchange};
-use crate::message::{Authentication, Request, Response, Timing};
+use crate::message::{Authentication, Capture, Request, Response, Timing};
 use crate::plan::{Planned, Shared, address, authorization, bad_path, plan};
 use crate::process::Lane;
 use crate::recording::{RecordedRequest, Tape};
@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::header::AUTHORIZATION;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -26,6 +26,8 @@ use tokio::time::{Instant, timeout_at};
 const MAX_OWN_WAITING: usize = 10;
 /// Maximum size of all requests of one poll in bytes.
 const MAX_SENT_BYTES: usize = 8 << 20;
+/// The header in which a server proves that it knows the password of Digest authentication: it is derived from it.
+const PROOF: &str = "authentication-info";
 /// The status of an answer that asks for authentication.
 const UNAUTHORIZED: u16 = 401;
 
@@ -61,6 +63,10 @@ pub struct Session {
     sent: AtomicUsize,
     /// The work of the signatures so far.
     signed: AtomicU64,
+    /// Bytes that patterns have searched so far.
+    searched: AtomicUsize,
+    /// Whether a server has refused the answer to a challenge.
+    login_refused: AtomicBool,
     /// The time of the poll in seconds since the Unix epoch.
     now: i64,
     share: Arc<str>,
@@ -91,6 +97,8 @@ impl Session {
             bytes: AtomicUsize::new(0),
             sent: AtomicUsize::new(0),
             signed: AtomicU64::new(0),
+            searched: AtomicUsize::new(0),
+            login_refused: AtomicBool::new(false),
             now: 0,
             share: "".into(),
             reading: Arc::new(Reading { limit: limits.bodies, bytes: AtomicUsize::new(0) }),
@@ -198,7 +206,7 @@ impl Session {
             request.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()).into_iter().flat_map(names),
         );
         if self.grant.expands_path {
-            used.extend(names(&self.requested_url(request)));
+            used.extend(names(&self.requested_url(&request.path)));
         }
         used.extend(request.secrets().filter(|name| known.contains(name)).map(str::to_owned));
         used.extend(request.authentication.iter().flat_map(|authentication| match authentication {
@@ -222,18 +230,18 @@ impl Session {
             Tape::Off => return self.answer(request).await,
             Tape::Record(recorder) => recorder,
             Tape::Replay(player) => {
-                let (method, url) = (request.method.clone(), self.recorded_url(&request));
+                let (method, path) = (request.method.clone(), request.path.clone());
                 let result = self.answer(request).await;
                 if result
                     .as_ref()
                     .is_err_and(|error| matches!(error.class(), ErrorClass::Denied | ErrorClass::InvalidArgument))
                 {
-                    player.refused(method.as_str(), &url);
+                    player.refused(method.as_str(), &self.recorded_url(&path));
                 }
                 return result;
             }
         };
-        let url = self.recorded_url(&request);
+        let url = self.recorded_url(&request.path);
         if self.requests.load(Ordering::Relaxed) >= self.limits.requests {
             // The request is refused unsent. It is not recorded, because a plugin may try this any number of times.
             return self.answer(request).await;
@@ -244,16 +252,16 @@ impl Session {
         result
     }
 
-    /// The absolute URL of a request, with its references.
-    fn requested_url(&self, request: &Request) -> String {
+    /// The absolute URL of a request for a path, with its references.
+    fn requested_url(&self, path: &str) -> String {
         let requested =
-            address((&self.grant, &self.references), &request.path).and_then(|url| requested(&url).map_err(bad_path));
-        requested.map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"))
+            address((&self.grant, &self.references), path).and_then(|url| requested(&url).map_err(bad_path));
+        requested.map_or_else(|_| path.to_owned(), |(origin, path)| format!("{origin}{path}"))
     }
 
     /// The URL of a request in a recording.
-    fn recorded_url(&self, request: &Request) -> String {
-        self.references.shown(&self.requested_url(request))
+    fn recorded_url(&self, path: &str) -> String {
+        self.references.shown(&self.requested_url(path))
     }
 
     /// A request in a recording: with `${secret.NAME}` in place of its references.
@@ -288,13 +296,12 @@ impl Session {
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
         let is_replayed = matches!(self.tape, Tape::Replay(_));
-        let requested = is_replayed.then(|| self.recorded(&request, self.recorded_url(&request)));
+        let requested = is_replayed.then(|| self.recorded(&request, self.recorded_url(&request.path)));
         let planned = self.checked_plan(&known, request).await?;
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let response = player.answer(&requested)?.replayed()?;
             self.count_body(response.body.len(), cap)?;
-            // A number that was captured is recorded as a single digit.
-            self.captured.keep(&captures, &sent, &Answer::of(&response, false, true))?;
+            self.captured(&captures, &sent, (&response, false)).await?;
             return Ok(response);
         }
         let (raw, maskers) = self.send(planned, cap, times).await?;
@@ -306,14 +313,30 @@ impl Session {
         let unmasked = (raw.headers.clone(), raw.body.clone());
         let response = maskers.response(raw).await;
         let is_masked = unmasked.0 != response.headers || unmasked.1 != response.body;
-        let places =
-            self.captured.keep(&captures, &sent, &Answer::of(&response, is_masked, self.grant.short_captures))?;
+        let places = self.captured(&captures, &sent, (&response, is_masked)).await?;
         Ok(finished(response, places))
+    }
+
+    /// Keeps the captured values of an answer. Returns their places.
+    async fn captured(
+        &self,
+        captures: &[Capture],
+        sent: &Sent,
+        (response, is_masked): (&Response, bool),
+    ) -> Result<Vec<Place>, Error> {
+        let Response { status, headers, body, .. } = response;
+        let matches = &captures::matches(captures, (*status, body), &self.searched).await?;
+        let is_replayed = matches!(self.tape, Tape::Replay(_));
+        // A number that was captured is recorded as a single digit.
+        let permits_short = self.grant.short_captures || is_replayed;
+        let answer = Answer { status: *status, headers, body, is_masked, permits_short, is_replayed, matches };
+        self.captured.keep(captures, sent, &answer)
     }
 
     /// Makes the plan of a request and counts its size.
     async fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Planned, Error> {
-        let signing = Signing { work: &self.signed, now: self.now };
+        let is_replayed = matches!(self.tape, Tape::Replay(_));
+        let signing = Signing { work: &self.signed, now: self.now, is_replayed };
         let shared = Shared { grant: &self.grant, share: &self.share, reading: &self.reading, signing };
         let planned = plan(shared, known, request).await.map_err(|error| match error {
             Error::SecretUnknown(name) => match self.captured.missed(&name) {
@@ -358,24 +381,30 @@ impl Session {
         };
         authorize(&mut plan, &mut derived)?;
         let maskers = Maskers::new(&self.grant.secrets, &derived);
-        let raw = self.send_once((plan.clone(), &maskers), cap, times).await?;
+        let mut raw = self.send_once((plan.clone(), &maskers), cap, times).await?;
+        raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status != UNAUTHORIZED {
             return Ok((raw, maskers));
         }
         match challenges.learn(&origin, &raw.headers) {
-            Ok(true) => {}
-            Ok(false) => return Ok((raw, maskers)),
+            // Servers lock accounts after a few wrong passwords, so a poll offers one once.
+            Ok(true) if !self.login_refused.load(Ordering::Relaxed) => {}
+            Ok(_) => return Ok((raw, maskers)),
             Err(error) => return Err(maskers.error(error).await),
         }
+        if !authorize(&mut plan, &mut derived)? {
+            return Ok((raw, maskers));
+        }
         drop(raw);
-        authorize(&mut plan, &mut derived)?;
         self.count_request()?;
         self.count_sent(&plan)?;
         let maskers = Maskers::new(&self.grant.secrets, &derived);
-        let raw = self.send_once((plan, &maskers), cap, times).await?;
+        let mut raw = self.send_once((plan, &maskers), cap, times).await?;
+        raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status == UNAUTHORIZED {
-            // The password is wrong. The next request must not offer it before the server asks for it.
+            // The password is wrong. The next poll must not offer it before the server asks for it.
             challenges.forget(&origin);
+            self.login_refused.store(true, Ordering::Relaxed);
         }
         Ok((raw, maskers))
     }

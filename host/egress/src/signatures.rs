@@ -23,12 +23,14 @@ const MAX_SIGNATURES: usize = 16;
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
 /// Maximum length of an input in bytes.
-const MAX_INPUT_BYTES: usize = 8 << 20;
+const MAX_INPUT_BYTES: usize = 2 << 20;
+/// Maximum number of parts of a key, and of an input.
+const MAX_PARTS: usize = 64;
 /// Maximum length of the name of a signature in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// Maximum number of iterations of one PBKDF2.
 const MAX_ITERATIONS: u32 = 1_000_000;
-/// The work of all signatures of one call. One unit is an iteration of PBKDF2, or 64 bytes of input.
+/// The work of all signatures of one call. One unit is an iteration of PBKDF2, or 16 bytes of input.
 const MAX_WORK: u64 = 2_000_000;
 /// The work of a signature with an RSA key, which takes up to 10 ms.
 const RSA_WORK: u64 = 20_000;
@@ -89,6 +91,8 @@ pub(crate) struct Signing<'a> {
     pub work: &'a AtomicU64,
     /// The time of the call in seconds since the Unix epoch.
     pub now: i64,
+    /// Whether a recording answers the request. It knows no secrets, so the result is always the same text.
+    pub is_replayed: bool,
 }
 
 impl Signing<'_> {
@@ -121,6 +125,12 @@ pub(crate) async fn sign(
     }
     let mut signed = Signed::default();
     for signature in signatures {
+        if signing.is_replayed {
+            signed.insert(signature.name.clone(), Output::Text("signature".to_owned()));
+            continue;
+        }
+        // Composing the input of a further one takes time as well.
+        signing.take(1)?;
         let ready = Parts { known, signed: &signed, body }.ready(signature, signing.now)?;
         let work = ready.work();
         signing.take(work)?;
@@ -130,7 +140,10 @@ pub(crate) async fn sign(
             let computing = tokio::task::spawn_blocking(move || ready.computed());
             computing.await.unwrap_or_else(|error| Err(format!("computing it failed: {error}")))
         };
-        let bytes = result.map_err(|why| bad(signature, &why))?;
+        let bytes = result.map_err(|why| match signature.key.as_slice() {
+            [SignaturePart::Secret(name, _)] => unusable(name, why),
+            _ => bad(signature, &why),
+        })?;
         let output = match signature.encoding {
             _ if signature.algorithm == "totp-sha1" => Output::Text(String::from_utf8_lossy(&bytes).into_owned()),
             SignatureEncoding::Raw => Output::Raw(bytes),
@@ -143,6 +156,11 @@ pub(crate) async fn sign(
         }
     }
     Ok(signed)
+}
+
+/// The error for a secret that an operator must correct.
+fn unusable(name: &str, why: String) -> Error {
+    Error::SecretUnusable { name: name.to_owned(), why }
 }
 
 fn bad(signature: &Signature, why: &str) -> Error {
@@ -204,6 +222,9 @@ impl Parts<'_> {
         (of, limit): (&str, usize),
     ) -> Result<Vec<u8>, Error> {
         let refused = |why: &str| bad(signature, why);
+        if parts.len() > MAX_PARTS {
+            return Err(refused(&format!("{of} has more than {MAX_PARTS} parts")));
+        }
         let mut joined = Vec::new();
         for part in parts {
             match part {
@@ -214,7 +235,7 @@ impl Parts<'_> {
                 SignaturePart::Secret(name, encoding) => {
                     let secret = self.known.value(name, "a signature")?.expose_secret();
                     let bytes = decoded(secret, *encoding);
-                    joined.extend(bytes.map_err(|what| refused(&format!("the secret {name} is not {what}")))?);
+                    joined.extend(bytes.map_err(|what| unusable(name, format!("it is not {what}")))?);
                 }
                 SignaturePart::Signature(name) => {
                     let earlier = self.signed.bytes(name).ok_or_else(|| {
@@ -252,7 +273,7 @@ fn decoded(secret: &str, encoding: SecretEncoding) -> Result<Vec<u8>, &'static s
 
 impl Ready {
     fn work(&self) -> u64 {
-        let input = self.input.len() as u64 / 64 + 1;
+        let input = self.input.len() as u64 / 16 + 1;
         match self.algorithm {
             Algorithm::Digest(_) | Algorithm::Hmac(_) | Algorithm::Totp => input,
             Algorithm::Pbkdf2 => input + u64::from(self.iterations.get()),

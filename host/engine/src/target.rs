@@ -260,10 +260,9 @@ pub fn runtime_target(
     let descriptor = plugin.map(Plugin::descriptor);
     let narrowing = limits.narrowing.clone();
     let mut identity = format!("{:?} {:?} {:?}", written.also, written.tls, written.secrets);
-    if let Some(host) = &written.host_header {
-        identity.push_str(host);
-    }
+    identity.push_str(written.host_header.as_deref().unwrap_or_default());
     let host = written.host_header.clone();
+    let expands_path = written.is_channel || written.permissions.in_path;
     let grant = Arc::new(Grant {
         base: written.url.clone(),
         origins,
@@ -271,8 +270,8 @@ pub fn runtime_target(
         secrets,
         narrowing,
         host,
-        reference_in_base: Some(written.shown_url()).filter(|url| written.is_channel && url.contains("${")),
-        expands_path: written.is_channel || written.permissions.in_path,
+        reference_in_base: Some(written.shown_url()).filter(|url| expands_path && url.contains("${")),
+        expands_path,
         short_captures: written.permissions.short_captures,
     });
     // The settings' problems are found where those of other kinds are.

@@ -134,8 +134,7 @@ impl Recording {
             }
             exchange
         });
-        let is_notification = self.event.is_some();
-        let reference_in_base = Some(self.target.url.clone()).filter(|url| is_notification && url.contains("${"));
+        let reference_in_base = Some(self.target.url.clone()).filter(|url| url.contains("${"));
         let target = Target {
             id: TargetId::new("recorded").map_err(|error| error.to_string())?,
             name: self.target.url.clone(),
@@ -149,7 +148,8 @@ impl Recording {
             secrets: self.target.secrets.clone(),
         };
         let tape = Tape::Replay(Arc::new(Player::new(exchanges.collect())));
-        let grant = Grant { reference_in_base, expands_path: is_notification, ..Grant::new(base, origins, secrets) };
+        // A use that the operator had not permitted was recorded as an error.
+        let grant = Grant { reference_in_base, expands_path: true, ..Grant::new(base, origins, secrets) };
         Ok(Job {
             plugin: plugin.clone(),
             target: Arc::new(target),

@@ -246,6 +246,7 @@ expect! {
                 "pattern" => matches!(seen, "capture_missing" | "capture_too_short"),
                 "kept" => matches!(seen, "capture_missing" | "secret_unknown"),
                 "refused" if dependency.name.ends_with("absent") => seen == "secret_unknown",
+                "refused" if dependency.name.contains("/no ") => seen == "secret_unusable",
                 "refused" if dependency.name.ends_with(['E', 'T']) => seen == "denied",
                 "refused" => seen == "bad_request",
                 "work" => seen == r#"[None, Some("too_much_signed_in_poll"), Some("too_much_signed_in_poll")]"#,

@@ -2,8 +2,26 @@
 
 use super::*;
 
+static NO_MATCHES: Matches = Matches::new();
+
 fn answer<'a>(headers: &'a [(String, String)], body: &'a str) -> Answer<'a> {
-    Answer { status: 200, headers, body: body.as_bytes(), is_masked: false, permits_short: false }
+    Answer {
+        status: 200,
+        headers,
+        body: body.as_bytes(),
+        is_masked: false,
+        permits_short: false,
+        is_replayed: false,
+        matches: &NO_MATCHES,
+    }
+}
+
+/// Searches a body for the pattern of a capture, if it has one.
+fn searched(capture: &Capture, body: &str) -> Matches {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let searched = AtomicUsize::new(0);
+    let searching = matches(std::slice::from_ref(capture), (200, body.as_bytes()), &searched);
+    runtime.block_on(searching).unwrap()
 }
 
 fn capture(name: &str, source: CaptureSource, seconds: u64) -> Capture {
@@ -38,7 +56,9 @@ fn values_are_found_and_masked_in_their_place() {
         (CaptureSource::Cookie("Ticket".to_owned()), Some("PMG:x::abc=")),
         (CaptureSource::Cookie("ticket".to_owned()), None),
     ] {
-        let found = answer(&headers, body).find(&capture("t", source.clone(), 1)).unwrap();
+        let capture = capture("t", source.clone(), 1);
+        let matches = searched(&capture, body);
+        let found = Answer { matches: &matches, ..answer(&headers, body) }.find(&capture).unwrap();
         assert_eq!(found.as_ref().map(|(value, _)| value.as_str()), expected, "{source:?}");
         let Some((value, place)) = found else { continue };
         let (mut headers, mut starred) = (headers.clone(), body.as_bytes().to_vec());
@@ -134,4 +154,22 @@ fn captures_of_a_request_are_limited() {
     // Deeply nested bodies are parsed once.
     let deep = format!("{}\"value-at-the-end\"{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(answer(&[], &deep).find(&capture("t", pointer("/0/0/0"), 1)).unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_searches_of_a_poll_are_limited() {
+    let pattern = |text: &str| CaptureSource::Pattern(text.to_owned());
+    // The engine needs a time in proportion to the number of states: this is about the most expensive pattern.
+    let slow = "(?:(?:a|a|a|a){12})*(?:a?){60}(b)";
+    let captures = [capture("t", pattern(slow), 1), capture("u", pattern(slow), 1), capture("v", pattern("(x)"), 1)];
+    let searched = AtomicUsize::new(0);
+    let body = vec![b'a'; 1000];
+    let found = matches(&captures, (200, &body), &searched).await.unwrap();
+    assert_eq!((found.len(), searched.load(Ordering::Relaxed)), (2, 2000), "each pattern is searched once");
+    // Answers without a value to find cost nothing.
+    assert!(matches(&captures, (404, &body), &searched).await.unwrap().is_empty());
+    assert!(matches(&captures, (200, &vec![b'a'; MAX_SEARCHED_BYTES + 1]), &searched).await.unwrap().is_empty());
+    assert_eq!(searched.load(Ordering::Relaxed), 2000);
+    searched.store(MAX_POLL_SEARCHED_BYTES - 1999, Ordering::Relaxed);
+    assert_eq!(matches(&captures, (200, &body), &searched).await.unwrap_err().code(), "too_much_searched_in_poll");
 }

@@ -44,7 +44,7 @@ fn computed(
     let operators = Secrets::with_rules(values, SecretRules { private_keys, ..SecretRules::default() }).unwrap();
     let (captured, references) = (Values::new(), References::default());
     let known = AvailableSecrets { operators: &operators, captured: &captured, references: &references };
-    let signing = Signing { work: &AtomicU64::new(0), now };
+    let signing = Signing { work: &AtomicU64::new(0), now, is_replayed: false };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(sign(&known, signatures, body.map(str::as_bytes), signing))
 }
@@ -251,9 +251,10 @@ fn odd_signatures_are_refused_in_one_sentence() {
         (vec![signature("sha256", Vec::new(), vec![earlier("s")])], Some(""), "which is not before it"),
         (vec![signature("sha256", Vec::new(), vec![Body])], None, "sign one or the other"),
         (vec![signature("sha256", Vec::new(), vec![secret("missing", Utf8)])], Some(""), "\"missing\""),
+        (vec![signature("sha256", Vec::new(), vec![bytes("x"); MAX_PARTS + 1])], Some(""), "more than 64 parts"),
         (vec![signature("sha256", Vec::new(), vec![secret("rsa", Utf8)])], Some(""), "only signs"),
         (vec![keyed("hmac-sha256", secret("rsa", Utf8))], Some(""), "only signs"),
-        (vec![keyed("rsa-sha256", secret("token", Utf8))], Some(""), "not a private key in PEM"),
+        (vec![keyed("rsa-sha256", secret("token", Utf8))], Some(""), "it is not a private key in PEM"),
         (vec![keyed("rsa-sha256", secret("ec", Utf8))], Some(""), "for another algorithm"),
         (vec![keyed("rsa-sha256", secret("rsa", Base64))], Some(""), "one secret"),
         (vec![keyed("rsa-sha256", bytes(RSA))], Some(""), "one secret"),
@@ -288,7 +289,7 @@ fn the_work_of_a_call_is_limited() {
     let operators = Secrets::default();
     let known = AvailableSecrets { operators: &operators, captured: &captured, references: &references };
     let work = AtomicU64::new(0);
-    let signing = Signing { work: &work, now: 0 };
+    let signing = Signing { work: &work, now: 0, is_replayed: false };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let long = [signature("sha256", Vec::new(), vec![Bytes(vec![0; MAX_INPUT_BYTES])])];
     let mut fitting = 0;

@@ -68,7 +68,9 @@ impl DigestServer {
             let uses = number.and_then(|number| nonces.get_mut(number)).filter(|uses| **uses < self.uses);
             if let Some(uses) = uses.filter(|uses| self.is_right(request, sent, **uses + 1)) {
                 *uses += 1;
-                return ok(&format!("{{\"you\":\"{}\"}}", sent.replace('"', "\\\"")));
+                let body = format!("{{\"you\":\"{}\"}}", sent.replace('"', "\\\""));
+                let proof = "Authentication-Info: rspauth=\"0123456789abcdef\"\r\n";
+                return ok(&body).replacen("\r\n", &format!("\r\n{proof}"), 1);
             }
         }
         nonces.push(0);
@@ -130,6 +132,7 @@ async fn challenges_are_answered_and_their_nonce_is_used_again() {
             let answer = session.fetch(digest(path, "Mufasa")).await.unwrap();
             let body = String::from_utf8(answer.body).unwrap();
             assert_eq!(answer.status, 200, "{challenges:?}");
+            assert!(answer.headers.iter().all(|(name, _)| name != "authentication-info"), "{:?}", answer.headers);
             // The text that is derived from the password is masked like the password.
             let response = parameter(&body.replace("\\\"", "\""), "response");
             assert!(!response.is_empty() && response.bytes().all(|byte| byte == b'*'), "{body}");
@@ -154,10 +157,12 @@ async fn a_nonce_for_each_answer_and_a_wrong_password_end() {
     let wrong = session_for(port, &captured);
     assert_eq!(wrong.fetch(digest("/", "Scar")).await.unwrap().status, 401);
     assert_eq!(wrong.usage().requests, 2);
-    // Then the password is not offered without a challenge.
+    // Then the password is not offered without a challenge, and once in a poll.
     let again = session_for(port, &captured);
-    assert_eq!(again.fetch(digest("/", "Scar")).await.unwrap().status, 401);
-    assert_eq!(again.usage().requests, 2);
+    for requests in [2, 3, 4] {
+        assert_eq!(again.fetch(digest("/", "Scar")).await.unwrap().status, 401);
+        assert_eq!(again.usage().requests, requests);
+    }
 }
 
 #[tokio::test]
@@ -385,6 +390,76 @@ async fn what_a_plugin_sees_of_authentication_and_signatures_does_not_depend_on_
     let guesses = first[..18].iter().flatten();
     assert!(guesses.clone().count() == 18 && guesses.into_iter().all(|(.., body)| !body.contains('*')));
     assert!(first[18..].iter().flatten().any(|(.., body)| body.contains("****")));
+}
+
+#[tokio::test]
+async fn a_captured_value_in_a_path_is_one_segment_and_stays_within_the_permitted_paths() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            let path = request.split(' ').nth(1).unwrap().to_owned();
+            let _ = stream.write_all(ok(&format!("{{\"path\":\"{path}\",\"id\":\"../../admin?x\"}}")).as_bytes()).await;
+        }
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{port}/");
+    let session = |prefixes: Option<Vec<String>>, captured: &Arc<Captured>| {
+        let (base, origin) = Origin::parse(&url).unwrap();
+        let origins = vec![OriginGrant { origin, tls: Tls::system().unwrap() }];
+        let narrowing = Narrowing { path_prefixes: prefixes, ..Narrowing::default() };
+        let target = Grant { narrowing, expands_path: true, ..Grant::new(base, origins, Secrets::default()) };
+        poll_with(Egress::new(Config::default()), Arc::new(target), LIMITS).session.with_captured(captured.clone())
+    };
+    let captured = Arc::new(Captured::default());
+    let capture = Capture::new("id", CaptureSource::JsonPointer("/id".to_owned()), Duration::from_secs(60));
+    let free = session(None, &captured);
+    free.fetch(Request { captures: vec![capture], ..Request::get("/api/me") }).await.unwrap();
+    let path = |session: &Session| format!("/api/{}/state", session.reference("secret.id"));
+    let answer = free.fetch(Request::get(path(&free))).await.unwrap();
+    assert!(String::from_utf8(answer.body).unwrap().contains("/api/..%2F..%2Fadmin%3Fx/state"));
+    let narrowed = session(Some(vec!["/api".to_owned()]), &captured);
+    let error = narrowed.fetch(Request::get(path(&narrowed))).await.unwrap_err();
+    assert_eq!(error.code(), "denied");
+    assert!(!error.to_string().contains("admin") && error.to_string().contains("with its secrets inserted"), "{error}");
+}
+
+#[tokio::test]
+async fn a_recording_answers_signed_requests_and_captures_of_patterns_and_numbers() {
+    let port = canned(ok(r#"{"number":12345678,"page":"csrf=0a1b2c3d4e5f;"}"#)).await;
+    let url = format!("http://127.0.0.1:{port}/");
+    let key = SecretString::from(include_str!("../signatures/keys/rsa-pkcs8.pem"));
+    let rules = SecretRules { private_keys: ["key".to_owned()].into(), ..SecretRules::default() };
+    let live = Secrets::with_rules([("key".to_owned(), key)].into(), rules).unwrap();
+    let fetch = async |secrets: Secrets, tape: Tape| {
+        let target = grant(&url, Tls::system().unwrap(), secrets);
+        let session = poll_with(Egress::new(Config::default()), target, LIMITS).session;
+        let session = session.with_captured(Arc::default()).with_tape(tape);
+        let capture = |name: &str, source| Capture::new(name, source, Duration::from_secs(60));
+        let request = Request {
+            headers: vec![("authorization".to_owned(), format!("Bearer x.{}", session.reference("signature.jwt")))],
+            captures: vec![
+                capture("number", CaptureSource::JsonPointer("/number".to_owned())),
+                capture("csrf", CaptureSource::Pattern("csrf=([0-9a-f]+);".to_owned())),
+            ],
+            signatures: vec![Signature {
+                name: "jwt".to_owned(),
+                algorithm: "rsa-sha256".to_owned(),
+                key: vec![SignaturePart::Secret("key".to_owned(), SecretEncoding::Utf8)],
+                input: vec![SignaturePart::Bytes(b"x".to_vec())],
+                encoding: SignatureEncoding::Base64Url,
+                iterations: None,
+            }],
+            ..Request::get("/")
+        };
+        let answer = session.fetch(request).await.unwrap();
+        assert!(session.has_secret("number") && session.has_secret("csrf"));
+        String::from_utf8(answer.body).unwrap()
+    };
+    let recorder = Arc::new(Recorder::default());
+    let seen = fetch(live, Tape::Record(recorder.clone())).await;
+    assert_eq!(seen, r#"{"number":0,"page":"csrf=************;"}"#);
+    let player = Arc::new(Player::new(recorder.exchanges()));
+    assert_eq!(fetch(secrets(&[("key", "a secret of the recording")]), Tape::Replay(player.clone())).await, seen);
+    assert_eq!(player.differences(), Vec::<String>::new());
 }
 
 #[tokio::test]
