@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             assert!(problems.is_empty(), "bad settings were polled with: {problems:?}");
             assert!(report.dependencies.iter().all(|dependency| !dependency.name.is_empty()), "{report:?}");
         }
-        Err(CallError::Transient(failure) | CallError::Permanent(failure)) => {
+        Err(CallError::Transient(failure) | CallError::Permanent(failure) | CallError::Misconfigured(failure)) => {
             assert!(!failure.code.is_empty() && !failure.message.is_empty(), "{failure:?}");
         }
     }
