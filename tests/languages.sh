@@ -93,7 +93,10 @@ EOF
 python3 server.py &
 server=$!
 trap 'kill "$server" "$demo" 2>/dev/null && wait "$demo" || true; rm -rf "$work"' EXIT
-until [ -e port ]; do kill -0 "$server" && sleep 0.1; done
+until [ -e port ]; do
+    kill -0 "$server" || { echo "the server of the test did not start" >&2 && exit 1; }
+    sleep 0.1
+done
 
 path rust target/wasm32-wasip2/release/queues_rust.wasm
 path js queues-js.wasm

@@ -172,7 +172,7 @@ impl TargetConfig {
 
     /// Returns the URL with the braces of references, whether it may have some or not.
     pub(crate) fn written_url(&self) -> String {
-        self.url.as_str().replace("$%7B", "${").replace("%7D", "}")
+        egress::with_written_references(self.url.as_str())
     }
 
     /// Returns the same target at other lines of the file.

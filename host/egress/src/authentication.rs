@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use http_auth::digest::Qop;
 use http_auth::{DigestClient, ParamValue, PasswordParams, parse_challenges};
 use hyper::Method;
+use hyper::header::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 /// An authentication with its secrets.
 pub(crate) enum Prepared {
     /// The value of the header `authorization`.
-    Header(String),
+    Header(HeaderValue),
     /// The user and password that answer the challenges of a server.
     Digest(Login),
 }
@@ -41,13 +42,21 @@ pub(crate) fn prepare(known: &AvailableSecrets<'_>, authentication: &Authenticat
                 return Err(Error::BadRequest("the user name of Basic authentication has a colon".to_owned()));
             }
             let pair = format!("{user}:{}", password.expose_secret());
-            Ok(Prepared::Header(format!("Basic {}", STANDARD.encode(pair))))
+            authorization(&format!("Basic {}", STANDARD.encode(pair))).map(Prepared::Header)
         }
         Authentication::Digest(credentials) => login(credentials).map(Prepared::Digest),
         Authentication::Bearer(name) => {
-            Ok(Prepared::Header(format!("Bearer {}", known.value(name, of)?.expose_secret())))
+            authorization(&format!("Bearer {}", known.value(name, of)?.expose_secret())).map(Prepared::Header)
         }
     }
+}
+
+/// Returns the header that authenticates a request.
+pub(crate) fn authorization(value: &str) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_bytes(value.as_bytes())
+        .map_err(|_| Error::BadRequest("its authentication contains a line break or control character".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// The newest challenge of each origin of a target, and how often it was answered.

@@ -14,6 +14,7 @@ use crate::authentication::Challenges;
 use crate::cookie;
 use crate::mask::{self, Region, SHORTEST};
 use crate::message::{Capture, CaptureSource, Request};
+use crate::references::is_name;
 use crate::secrets::{Secrets, Values, check_characters};
 use regex_lite::{Regex, RegexBuilder};
 use secrecy::SecretString;
@@ -33,7 +34,7 @@ use tokio::time::Instant;
 const MAX_CAPTURES: usize = 16;
 /// Maximum length of a value in bytes. A Proxmox ticket has about 400.
 const MAX_VALUE_BYTES: usize = 4 << 10;
-/// Maximum length of the name of a secret, header or cookie, in bytes.
+/// Maximum length of the name of a header or cookie, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// Maximum length of a JSON pointer in bytes.
 const MAX_POINTER_BYTES: usize = 256;
@@ -198,8 +199,7 @@ pub(crate) fn check(request: &Request, operators: &Secrets) -> Result<(), Error>
         if statuses.len() > MAX_STATUSES {
             return bad(format!("it captures {name:?} with more than {MAX_STATUSES} ranges of statuses"));
         }
-        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || !plain {
+        if !is_name(name) {
             return bad("the name of a capture is not 1 to 64 letters, digits, _ and -".to_owned());
         }
         if operators.contains(name) {

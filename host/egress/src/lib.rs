@@ -102,7 +102,7 @@ pub use message::{
 pub use probe::ProbeStep;
 pub use process::{Config, Egress, Lane};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
-pub use references::{has_references, reference_problems};
+pub use references::{has_references, reference_problems, with_written_references};
 pub use secrets::{InvalidSecret, SecretRules, Secrets};
 pub use session::{Limits, Session, Usage};
 pub use tls::{Certificate, Fingerprint, Tls, TlsError};

@@ -73,7 +73,7 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
             return Err(Error::BadRequest(why.to_owned()));
         }
         match authentication::prepare(known, authentication)? {
-            Prepared::Header(value) => drop(headers.insert(AUTHORIZATION, authorization(&value)?)),
+            Prepared::Header(value) => drop(headers.insert(AUTHORIZATION, value)),
             Prepared::Digest(found) => login = Some(found),
         }
     }
@@ -89,14 +89,6 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
     let (method, body) = (request.method, body.into());
     let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading };
     Ok(Planned { plan, derived, login })
-}
-
-/// Returns the header that authenticates a request.
-pub(crate) fn authorization(value: &str) -> Result<HeaderValue, Error> {
-    let mut value = HeaderValue::from_bytes(value.as_bytes())
-        .map_err(|_| Error::BadRequest("its authentication contains a line break or control character".to_owned()))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Returns the signatures of a request, and its body with its secrets and signatures inserted.

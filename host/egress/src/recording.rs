@@ -8,7 +8,7 @@
 
 use crate::cookie;
 use crate::message::Timing;
-use crate::references::unescaped;
+use crate::references::with_written_references;
 use crate::{Certificate, Error, ErrorClass, Request, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -180,7 +180,7 @@ impl Player {
     /// Creates a player. Each exchange must have a response or an error, and an absolute URL.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
         let played = |mut exchange: Exchange| {
-            exchange.request.url = unescaped(&exchange.request.url);
+            exchange.request.url = with_written_references(&exchange.request.url);
             PlayedExchange { exchange, used: false }
         };
         let exchanges = exchanges.into_iter().map(played).collect();

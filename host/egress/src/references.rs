@@ -11,7 +11,13 @@ use std::sync::OnceLock;
 /// The beginning of each reference.
 const BEGIN: &str = "polliwog.";
 /// Maximum length of the name in a reference in bytes.
-const LONGEST_NAME: usize = 64;
+pub(crate) const LONGEST_NAME: usize = 64;
+
+/// Returns whether a reference can have a name: 1 to 64 letters, digits, `_` and `-`.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    !text.is_empty() && text.len() <= LONGEST_NAME && text.bytes().all(is_plain)
+}
 
 /// The value that a reference stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +51,7 @@ impl<'t> Reference<'t> {
     fn parse(text: &'t str) -> Option<Self> {
         let (word, name) = text.split_once('.')?;
         let (_, scheme) = Scheme::ALL.into_iter().find(|(known, _)| *known == word)?;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain);
-        is_name.then_some(Self { scheme, name })
+        is_name(name).then_some(Self { scheme, name })
     }
 
     /// Parses the inner part of a reference that an operator wrote. Only a plugin knows the names of signatures.
@@ -154,7 +158,7 @@ impl References {
 }
 
 /// Returns a URL with its references as they were written: a URL parser replaces the braces of those in the path.
-pub(crate) fn unescaped(url: &str) -> String {
+pub fn with_written_references(url: &str) -> String {
     let mut text = String::with_capacity(url.len());
     let mut rest = url;
     while let Some((before, after)) = rest.split_once("$%7B") {
@@ -229,7 +233,7 @@ mod tests {
             ("http://a/bot$%7Bsecret.token%7D/x?y=${secret.z}", "http://a/bot${secret.token}/x?y=${secret.z}"),
             ("http://a/%7Bx%7D/$%7Bopen", "http://a/%7Bx%7D/$%7Bopen"),
         ] {
-            assert_eq!(unescaped(url), expected);
+            assert_eq!(with_written_references(url), expected);
         }
     }
 

@@ -1,12 +1,13 @@
 //! The requests of one poll.
 
 use crate::answer::{Maskers, finished};
+use crate::authentication::authorization;
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce;
 use crate::ended::Ended;
 use crate::exchange::{Plan, Raw, Reading, exchange};
 use crate::message::{Authentication, Capture, Request, Response, Timing};
-use crate::plan::{Planned, Shared, address, authorization, bad_path, plan};
+use crate::plan::{Planned, Shared, address, bad_path, plan};
 use crate::process::Lane;
 use crate::recording::{RecordedRequest, Tape};
 use crate::references::References;
@@ -295,8 +296,7 @@ impl Session {
             self.note_secrets(&request, &known);
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
-        let is_replayed = matches!(self.tape, Tape::Replay(_));
-        let requested = is_replayed.then(|| self.recorded(&request, self.recorded_url(&request.path)));
+        let requested = self.is_replayed().then(|| self.recorded(&request, self.recorded_url(&request.path)));
         let planned = self.checked_plan(&known, request).await?;
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let response = player.answer(&requested)?.replayed()?;
@@ -326,17 +326,20 @@ impl Session {
     ) -> Result<Vec<Place>, Error> {
         let Response { status, headers, body, .. } = response;
         let matches = &captures::matches(captures, (*status, body), &self.searched).await?;
-        let is_replayed = matches!(self.tape, Tape::Replay(_));
+        let is_replayed = self.is_replayed();
         // A number that was captured is recorded as a single digit.
         let permits_short = self.grant.short_captures || is_replayed;
         let answer = Answer { status: *status, headers, body, is_masked, permits_short, is_replayed, matches };
         self.captured.keep(captures, sent, &answer)
     }
 
+    fn is_replayed(&self) -> bool {
+        matches!(self.tape, Tape::Replay(_))
+    }
+
     /// Makes the plan of a request and counts its size.
     async fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Planned, Error> {
-        let is_replayed = matches!(self.tape, Tape::Replay(_));
-        let signing = Signing { work: &self.signed, now: self.now, is_replayed };
+        let signing = Signing { work: &self.signed, now: self.now, is_replayed: self.is_replayed() };
         let shared = Shared { grant: &self.grant, share: &self.share, reading: &self.reading, signing };
         let planned = plan(shared, known, request).await.map_err(|error| match error {
             Error::SecretUnknown(name) => match self.captured.missed(&name) {
@@ -363,8 +366,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and what
-    /// masks it.
+    /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and
+    /// the maskers of its texts.
     async fn send(&self, planned: Planned, cap: usize, times: Times) -> Result<(Raw, Maskers<'_>), Error> {
         let Planned { mut plan, mut derived, login } = planned;
         let Some(login) = login else {

@@ -6,6 +6,7 @@
 use crate::Error;
 use crate::message::{SecretEncoding, Signature, SignatureEncoding, SignaturePart};
 use crate::private_key;
+use crate::references::{LONGEST_NAME, is_name};
 use crate::secrets::AvailableSecrets;
 use crate::signed::{Output, Signed};
 use base64::Engine;
@@ -26,8 +27,6 @@ const MAX_KEY_BYTES: usize = 64 << 10;
 const MAX_INPUT_BYTES: usize = 2 << 20;
 /// Maximum number of parts of a key, and of an input.
 const MAX_PARTS: usize = 64;
-/// Maximum length of the name of a signature in bytes.
-const MAX_NAME_BYTES: usize = 64;
 /// Maximum number of iterations of one PBKDF2.
 const MAX_ITERATIONS: u32 = 1_000_000;
 /// The work of all signatures of one call. One unit is an iteration of PBKDF2, or 16 bytes of input.
@@ -132,7 +131,7 @@ pub(crate) async fn sign(
         // Composing the input of a further one takes time as well.
         signing.take(1)?;
         let ready = Parts { known, signed: &signed, body }.ready(signature, signing.now)?;
-        let work = ready.work();
+        let (work, is_password) = (ready.work(), ready.algorithm == Algorithm::Totp);
         signing.take(work)?;
         let result = if work <= INLINE_WORK {
             ready.computed()
@@ -145,7 +144,7 @@ pub(crate) async fn sign(
             _ => bad(signature, &why),
         })?;
         let output = match signature.encoding {
-            _ if signature.algorithm == "totp-sha1" => Output::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            _ if is_password => Output::Text(String::from_utf8_lossy(&bytes).into_owned()),
             SignatureEncoding::Raw => Output::Raw(bytes),
             SignatureEncoding::Hex => Output::Text(HEXLOWER.encode(&bytes)),
             SignatureEncoding::Base64 => Output::Text(STANDARD.encode(bytes)),
@@ -164,7 +163,7 @@ fn unusable(name: &str, why: String) -> Error {
 }
 
 fn bad(signature: &Signature, why: &str) -> Error {
-    let name: String = signature.name.chars().take(MAX_NAME_BYTES).collect();
+    let name: String = signature.name.chars().take(LONGEST_NAME).collect();
     Error::BadRequest(format!("its signature {name:?}: {why}"))
 }
 
@@ -179,13 +178,12 @@ impl Parts<'_> {
     fn ready(&self, signature: &Signature, now: i64) -> Result<Ready, Error> {
         let Signature { name, algorithm, key, input, iterations, .. } = signature;
         let refused = |why: &str| Err(bad(signature, why));
-        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || !plain {
+        if !is_name(name) {
             return refused("its name is not 1 to 64 letters, digits, _ and -");
         }
         let Some((_, algorithm)) = Algorithm::ALL.into_iter().find(|(known, _)| known == algorithm) else {
             let all = Algorithm::ALL.map(|(name, _)| name).join(", ");
-            let algorithm: String = algorithm.chars().take(MAX_NAME_BYTES).collect();
+            let algorithm: String = algorithm.chars().take(LONGEST_NAME).collect();
             return refused(&format!("there is no algorithm {algorithm:?}: use one of {all}"));
         };
         let is_pbkdf2 = algorithm == Algorithm::Pbkdf2;
@@ -239,7 +237,7 @@ impl Parts<'_> {
                 }
                 SignaturePart::Signature(name) => {
                     let earlier = self.signed.bytes(name).ok_or_else(|| {
-                        let name: String = name.chars().take(MAX_NAME_BYTES).collect();
+                        let name: String = name.chars().take(LONGEST_NAME).collect();
                         refused(&format!("it needs the signature {name:?}, which is not before it"))
                     })?;
                     joined.extend_from_slice(earlier);

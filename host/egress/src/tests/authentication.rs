@@ -1,16 +1,13 @@
 //! Authentication and signatures against servers that check them.
 
 use super::*;
+use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 const PASSWORD: &str = "Circle of Life";
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn credentials(user: &str) -> Credentials {
     Credentials { user: user.to_owned(), password: "password".to_owned() }
@@ -84,8 +81,8 @@ impl DigestServer {
     fn is_right(&self, request: &str, sent: &str, count: usize) -> bool {
         let of = |name| parameter(sent, name);
         let hash = |text: String| match of("algorithm").trim_end_matches("-sess") {
-            "SHA-256" => hex(&Sha256::digest(text)),
-            _ => hex(&Md5::digest(text)),
+            "SHA-256" => HEXLOWER.encode(&Sha256::digest(text)),
+            _ => HEXLOWER.encode(&Md5::digest(text)),
         };
         let mut parts = request.split(' ');
         let (method, uri) = (parts.next().unwrap(), parts.next().unwrap());
@@ -237,7 +234,7 @@ fn signature(name: &str, input: Vec<SignaturePart>, encoding: SignatureEncoding)
 
 fn expected_signature(input: &str) -> String {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"s3cr3t-t0ken");
-    hex(ring::hmac::sign(&key, input.as_bytes()).as_ref())
+    HEXLOWER.encode(ring::hmac::sign(&key, input.as_bytes()).as_ref())
 }
 
 #[tokio::test]
