@@ -62,7 +62,7 @@ notify_mutants=(
     "one good report ends an alert|notifier/observe.rs|alert.streak + 1 >= recover|true"
     "one bad report confirms an alert|notifier/observe.rs|alert.streak >= confirm|alert.streak >= 1"
     "a changed message is not noticed|alert.rs|(*status, title.as_str(), message.as_deref()) == (finding.status, title_now, message_now)|*status == finding.status"
-    "a changed parent is not noticed|notifier/observe.rs| && reading.parent(name).is_none()|"
+    "a change of what it runs on is not noticed|notifier/observe.rs| && reading.runs_on(name).is_empty()|"
     "a bad report does not end a recovery|alert.rs|*state == AlertState::Firing && self.streak == 0|*state == AlertState::Firing"
     "a suppressed alert is notified|notifier/evaluate.rs|is_blind \|\| record.suppressed_by.is_some() \|\||is_blind \|\|"
     "a silenced alert is notified|notifier/evaluate.rs| \|\| record.silenced_by.is_some()|"

@@ -5547,6 +5547,15 @@ pub mod exports {
                 pub type Status = super::super::super::super::polliwog::plugin::types::Status;
                 pub type Endpoint = super::super::super::super::polliwog::plugin::types::Endpoint;
                 pub type Error = super::super::super::super::polliwog::plugin::types::Error;
+                wit_bindgen::rt::bitflags::bitflags! {
+                    #[doc = " Properties of a dependency that are true or false."]
+                    #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Clone, Copy)]
+                    pub struct DependencyFlags : u8 { #[doc =
+                    " The check was skipped on purpose. The status is recorded as `ok`, whatever it says."]
+                    const SKIPPED = 1 << 0; #[doc =
+                    " The status has another cause than the state of `runs-on` (\"93 % full\"): alerts of those do not hold back its"]
+                    #[doc = " alert."] const INDEPENDENT = 1 << 1; }
+                }
                 /// One thing whose state a poll reports.
                 #[derive(Clone, PartialEq)]
                 pub struct Dependency {
@@ -5558,8 +5567,8 @@ pub mod exports {
                     pub kind: ::core::option::Option<_rt::String>,
                     /// Whether it works.
                     pub status: Status,
-                    /// Whether the check was skipped on purpose. The status is recorded as `ok`, whatever it says.
-                    pub skipped: bool,
+                    /// What is true of it.
+                    pub flags: DependencyFlags,
                     /// The code of the source, for example an HTTP status or an exit code.
                     pub code: ::core::option::Option<i32>,
                     /// How long the check took, in milliseconds. Finite and not negative.
@@ -5570,6 +5579,9 @@ pub mod exports {
                     pub impact: ::core::option::Option<_rt::String>,
                     /// When the source checked it. The time of the poll where absent.
                     pub checked_at: ::core::option::Option<TimestampMs>,
+                    /// How long after `checked-at` the state is current. Later, it is shown as stale, also while polls keep it; earlier it
+                    /// is not, also while polls fail. Where absent, it is stale as soon as polls fail.
+                    pub valid_for_ms: ::core::option::Option<u32>,
                     /// The source's error.
                     pub error: ::core::option::Option<Json>,
                     /// The problem in one sentence. At most 1 KiB.
@@ -5578,9 +5590,12 @@ pub mod exports {
                     pub contact: ::core::option::Option<Json>,
                     /// Facts for its page: a JSON object.
                     pub check_details: ::core::option::Option<Json>,
-                    /// Name of the dependency in this report that this one runs on, for example the node of a guest. It is listed
-                    /// below that one. Its alert is held back while that one fails.
-                    pub parent: ::core::option::Option<_rt::String>,
+                    /// The address of the object in the user interface of its source: http or https. At most 2 KiB.
+                    pub link: ::core::option::Option<_rt::String>,
+                    /// Names of the dependencies in this report that this one runs on: the node of a guest, the disks of a pool. It is
+                    /// listed below the first. Its alert is held back while one of them fails. Names that are not in this report, and
+                    /// those that form a circle, are omitted. At most 64.
+                    pub runs_on: _rt::Vec<_rt::String>,
                     /// Later attributes.
                     pub extra: _rt::Vec<Extra>,
                 }
@@ -5594,17 +5609,19 @@ pub mod exports {
                             .field("title", &self.title)
                             .field("kind", &self.kind)
                             .field("status", &self.status)
-                            .field("skipped", &self.skipped)
+                            .field("flags", &self.flags)
                             .field("code", &self.code)
                             .field("latency-ms", &self.latency_ms)
                             .field("description", &self.description)
                             .field("impact", &self.impact)
                             .field("checked-at", &self.checked_at)
+                            .field("valid-for-ms", &self.valid_for_ms)
                             .field("error", &self.error)
                             .field("error-message", &self.error_message)
                             .field("contact", &self.contact)
                             .field("check-details", &self.check_details)
-                            .field("parent", &self.parent)
+                            .field("link", &self.link)
+                            .field("runs-on", &self.runs_on)
                             .field("extra", &self.extra)
                             .finish()
                     }
@@ -5663,6 +5680,12 @@ pub mod exports {
                     pub labels: _rt::Vec<Label>,
                     /// The value. Finite.
                     pub value: f64,
+                    /// The description of the metric (HELP). The first of a name is used. At most 1 KiB.
+                    pub help: ::core::option::Option<_rt::String>,
+                    /// The base unit: "seconds", "bytes", "celsius", ... At most 64 bytes.
+                    pub unit: ::core::option::Option<_rt::String>,
+                    /// Name of the dependency in this report that the value is about. Its page shows the value.
+                    pub dependency: ::core::option::Option<_rt::String>,
                     /// Later attributes.
                     pub extra: _rt::Vec<Extra>,
                 }
@@ -5676,6 +5699,9 @@ pub mod exports {
                             .field("kind", &self.kind)
                             .field("labels", &self.labels)
                             .field("value", &self.value)
+                            .field("help", &self.help)
+                            .field("unit", &self.unit)
+                            .field("dependency", &self.dependency)
                             .field("extra", &self.extra)
                             .finish()
                     }
@@ -5686,12 +5712,22 @@ pub mod exports {
                     /// The state of each dependency. At most 25,000.
                     pub dependencies: _rt::Vec<Dependency>,
                     /// Names, or name prefixes ending in "/", of dependencies that this poll did not check. Their last known state
-                    /// is kept. A dependency that is neither reported nor kept is removed. At most 25,000.
+                    /// is kept. A dependency that is neither reported, kept nor gone is missing. At most 25,000.
                     pub kept: _rt::Vec<_rt::String>,
+                    /// Names, or name prefixes ending in "/", of dependencies that were removed from the source on purpose, for example a
+                    /// guest that was deleted on a node that answers. Their alerts end. At most 25,000.
+                    pub gone: _rt::Vec<_rt::String>,
+                    /// The error of this poll, if the report is not one of this target: for a report from a response whose status is not
+                    /// 2xx. It is one if it has a dependency that an earlier report of the target had or, if there is no earlier report, a
+                    /// dependency whose status is not `unknown`.
+                    pub error_unless_known: ::core::option::Option<Error>,
                     /// Values. At most 100,000.
                     pub samples: _rt::Vec<Sample>,
                     /// Skipped items with the reason. The host removes repeated warnings. At most 1,000, each of at most 1 KiB.
                     pub warnings: _rt::Vec<_rt::String>,
+                    /// When the next poll is useful, in milliseconds from now. The host keeps to the shortest and the longest interval of
+                    /// the target.
+                    pub next_poll_ms: ::core::option::Option<u32>,
                     /// Later attributes.
                     pub extra: _rt::Vec<Extra>,
                 }
@@ -5703,8 +5739,11 @@ pub mod exports {
                         f.debug_struct("Report")
                             .field("dependencies", &self.dependencies)
                             .field("kept", &self.kept)
+                            .field("gone", &self.gone)
+                            .field("error-unless-known", &self.error_unless_known)
                             .field("samples", &self.samples)
                             .field("warnings", &self.warnings)
+                            .field("next-poll-ms", &self.next_poll_ms)
                             .field("extra", &self.extra)
                             .finish()
                     }
@@ -5934,44 +5973,49 @@ pub mod exports {
                                 let Report {
                                     dependencies: dependencies45,
                                     kept: kept45,
+                                    gone: gone45,
+                                    error_unless_known: error_unless_known45,
                                     samples: samples45,
                                     warnings: warnings45,
+                                    next_poll_ms: next_poll_ms45,
                                     extra: extra45,
                                 } = e;
-                                let vec61 = dependencies45;
-                                let len61 = vec61.len();
-                                let layout61 = _rt::alloc::Layout::from_size_align(
-                                        vec61.len()
-                                            * (56 + 30 * ::core::mem::size_of::<*const u8>()),
+                                let vec64 = dependencies45;
+                                let len64 = vec64.len();
+                                let layout64 = _rt::alloc::Layout::from_size_align(
+                                        vec64.len()
+                                            * (64 + 32 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result61, _cleanup61) = wit_bindgen::rt::Cleanup::new(
-                                    layout61,
+                                let (result64, _cleanup64) = wit_bindgen::rt::Cleanup::new(
+                                    layout64,
                                 );
-                                if let Some(cleanup) = _cleanup61 {
+                                if let Some(cleanup) = _cleanup64 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec61.into_iter().enumerate() {
-                                    let base = result61
-                                        .add(i * (56 + 30 * ::core::mem::size_of::<*const u8>()));
+                                for (i, e) in vec64.into_iter().enumerate() {
+                                    let base = result64
+                                        .add(i * (64 + 32 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let Dependency {
                                             name: name46,
                                             title: title46,
                                             kind: kind46,
                                             status: status46,
-                                            skipped: skipped46,
+                                            flags: flags46,
                                             code: code46,
                                             latency_ms: latency_ms46,
                                             description: description46,
                                             impact: impact46,
                                             checked_at: checked_at46,
+                                            valid_for_ms: valid_for_ms46,
                                             error: error46,
                                             error_message: error_message46,
                                             contact: contact46,
                                             check_details: check_details46,
-                                            parent: parent46,
+                                            link: link46,
+                                            runs_on: runs_on46,
                                             extra: extra46,
                                         } = e;
                                         let vec47 = (name46.into_bytes()).into_boxed_slice();
@@ -6029,12 +6073,10 @@ pub mod exports {
                                         *base
                                             .add(8 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (status46.clone() as i32) as u8;
+                                        let flags50 = flags46;
                                         *base
                                             .add(1 + 8 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (match skipped46 {
-                                            true => 1,
-                                            false => 0,
-                                        }) as u8;
+                                            .cast::<u8>() = ((flags50.bits() >> 0) as i32) as u8;
                                         match code46 {
                                             Some(e) => {
                                                 *base
@@ -6070,16 +6112,16 @@ pub mod exports {
                                                 *base
                                                     .add(32 + 8 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                let vec50 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr50 = vec50.as_ptr().cast::<u8>();
-                                                let len50 = vec50.len();
-                                                ::core::mem::forget(vec50);
+                                                let vec51 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr51 = vec51.as_ptr().cast::<u8>();
+                                                let len51 = vec51.len();
+                                                ::core::mem::forget(vec51);
                                                 *base
                                                     .add(32 + 10 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len50;
+                                                    .cast::<usize>() = len51;
                                                 *base
                                                     .add(32 + 9 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr50.cast_mut();
+                                                    .cast::<*mut u8>() = ptr51.cast_mut();
                                             }
                                             None => {
                                                 *base
@@ -6092,16 +6134,16 @@ pub mod exports {
                                                 *base
                                                     .add(32 + 11 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                let vec51 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr51 = vec51.as_ptr().cast::<u8>();
-                                                let len51 = vec51.len();
-                                                ::core::mem::forget(vec51);
+                                                let vec52 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr52 = vec52.as_ptr().cast::<u8>();
+                                                let len52 = vec52.len();
+                                                ::core::mem::forget(vec52);
                                                 *base
                                                     .add(32 + 13 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len51;
+                                                    .cast::<usize>() = len52;
                                                 *base
                                                     .add(32 + 12 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr51.cast_mut();
+                                                    .cast::<*mut u8>() = ptr52.cast_mut();
                                             }
                                             None => {
                                                 *base
@@ -6124,21 +6166,14 @@ pub mod exports {
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        match error46 {
+                                        match valid_for_ms46 {
                                             Some(e) => {
                                                 *base
                                                     .add(48 + 14 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                let vec52 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr52 = vec52.as_ptr().cast::<u8>();
-                                                let len52 = vec52.len();
-                                                ::core::mem::forget(vec52);
                                                 *base
-                                                    .add(48 + 16 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len52;
-                                                *base
-                                                    .add(48 + 15 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr52.cast_mut();
+                                                    .add(52 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
                                             }
                                             None => {
                                                 *base
@@ -6146,116 +6181,134 @@ pub mod exports {
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        match error_message46 {
+                                        match error46 {
                                             Some(e) => {
                                                 *base
-                                                    .add(48 + 17 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 14 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
                                                 let vec53 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr53 = vec53.as_ptr().cast::<u8>();
                                                 let len53 = vec53.len();
                                                 ::core::mem::forget(vec53);
                                                 *base
-                                                    .add(48 + 19 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 16 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len53;
                                                 *base
-                                                    .add(48 + 18 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 15 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr53.cast_mut();
                                             }
                                             None => {
                                                 *base
-                                                    .add(48 + 17 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 14 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        match contact46 {
+                                        match error_message46 {
                                             Some(e) => {
                                                 *base
-                                                    .add(48 + 20 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 17 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
                                                 let vec54 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr54 = vec54.as_ptr().cast::<u8>();
                                                 let len54 = vec54.len();
                                                 ::core::mem::forget(vec54);
                                                 *base
-                                                    .add(48 + 22 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 19 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len54;
                                                 *base
-                                                    .add(48 + 21 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 18 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr54.cast_mut();
                                             }
                                             None => {
                                                 *base
-                                                    .add(48 + 20 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 17 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        match check_details46 {
+                                        match contact46 {
                                             Some(e) => {
                                                 *base
-                                                    .add(48 + 23 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 20 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
                                                 let vec55 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr55 = vec55.as_ptr().cast::<u8>();
                                                 let len55 = vec55.len();
                                                 ::core::mem::forget(vec55);
                                                 *base
-                                                    .add(48 + 25 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 22 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len55;
                                                 *base
-                                                    .add(48 + 24 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 21 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr55.cast_mut();
                                             }
                                             None => {
                                                 *base
-                                                    .add(48 + 23 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 20 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        match parent46 {
+                                        match check_details46 {
                                             Some(e) => {
                                                 *base
-                                                    .add(48 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 23 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
                                                 let vec56 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr56 = vec56.as_ptr().cast::<u8>();
                                                 let len56 = vec56.len();
                                                 ::core::mem::forget(vec56);
                                                 *base
-                                                    .add(48 + 28 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 25 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len56;
                                                 *base
-                                                    .add(48 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 24 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>() = ptr56.cast_mut();
                                             }
                                             None => {
                                                 *base
-                                                    .add(48 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 23 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        let vec60 = extra46;
-                                        let len60 = vec60.len();
-                                        let layout60 = _rt::alloc::Layout::from_size_align(
-                                                vec60.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        match link46 {
+                                            Some(e) => {
+                                                *base
+                                                    .add(56 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                let vec57 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr57 = vec57.as_ptr().cast::<u8>();
+                                                let len57 = vec57.len();
+                                                ::core::mem::forget(vec57);
+                                                *base
+                                                    .add(56 + 28 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len57;
+                                                *base
+                                                    .add(56 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr57.cast_mut();
+                                            }
+                                            None => {
+                                                *base
+                                                    .add(56 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec59 = runs_on46;
+                                        let len59 = vec59.len();
+                                        let layout59 = _rt::alloc::Layout::from_size_align(
+                                                vec59.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result60, _cleanup60) = wit_bindgen::rt::Cleanup::new(
-                                            layout60,
+                                        let (result59, _cleanup59) = wit_bindgen::rt::Cleanup::new(
+                                            layout59,
                                         );
-                                        if let Some(cleanup) = _cleanup60 {
+                                        if let Some(cleanup) = _cleanup59 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec60.into_iter().enumerate() {
-                                            let base = result60
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        for (i, e) in vec59.into_iter().enumerate() {
+                                            let base = result59
+                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key57,
-                                                    value: value57,
-                                                } = e;
-                                                let vec58 = (key57.into_bytes()).into_boxed_slice();
+                                                let vec58 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr58 = vec58.as_ptr().cast::<u8>();
                                                 let len58 = vec58.len();
                                                 ::core::mem::forget(vec58);
@@ -6263,91 +6316,87 @@ pub mod exports {
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len58;
                                                 *base.add(0).cast::<*mut u8>() = ptr58.cast_mut();
-                                                let vec59 = (value57.into_bytes()).into_boxed_slice();
-                                                let ptr59 = vec59.as_ptr().cast::<u8>();
-                                                let len59 = vec59.len();
-                                                ::core::mem::forget(vec59);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len59;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr59.cast_mut();
                                             }
                                         }
                                         *base
-                                            .add(48 + 30 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len60;
+                                            .add(56 + 30 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len59;
                                         *base
-                                            .add(48 + 29 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result60;
+                                            .add(56 + 29 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result59;
+                                        let vec63 = extra46;
+                                        let len63 = vec63.len();
+                                        let layout63 = _rt::alloc::Layout::from_size_align(
+                                                vec63.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result63, _cleanup63) = wit_bindgen::rt::Cleanup::new(
+                                            layout63,
+                                        );
+                                        if let Some(cleanup) = _cleanup63 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec63.into_iter().enumerate() {
+                                            let base = result63
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key60,
+                                                    value: value60,
+                                                } = e;
+                                                let vec61 = (key60.into_bytes()).into_boxed_slice();
+                                                let ptr61 = vec61.as_ptr().cast::<u8>();
+                                                let len61 = vec61.len();
+                                                ::core::mem::forget(vec61);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len61;
+                                                *base.add(0).cast::<*mut u8>() = ptr61.cast_mut();
+                                                let vec62 = (value60.into_bytes()).into_boxed_slice();
+                                                let ptr62 = vec62.as_ptr().cast::<u8>();
+                                                let len62 = vec62.len();
+                                                ::core::mem::forget(vec62);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len62;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr62.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(56 + 32 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len63;
+                                        *base
+                                            .add(56 + 31 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result63;
                                     }
                                 }
                                 *ptr44
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len61;
+                                    .cast::<usize>() = len64;
                                 *ptr44
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result61;
-                                let vec63 = kept45;
-                                let len63 = vec63.len();
-                                let layout63 = _rt::alloc::Layout::from_size_align(
-                                        vec63.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                    .cast::<*mut u8>() = result64;
+                                let vec66 = kept45;
+                                let len66 = vec66.len();
+                                let layout66 = _rt::alloc::Layout::from_size_align(
+                                        vec66.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result63, _cleanup63) = wit_bindgen::rt::Cleanup::new(
-                                    layout63,
+                                let (result66, _cleanup66) = wit_bindgen::rt::Cleanup::new(
+                                    layout66,
                                 );
-                                if let Some(cleanup) = _cleanup63 {
+                                if let Some(cleanup) = _cleanup66 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec63.into_iter().enumerate() {
-                                    let base = result63
+                                for (i, e) in vec66.into_iter().enumerate() {
+                                    let base = result66
                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let vec62 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr62 = vec62.as_ptr().cast::<u8>();
-                                        let len62 = vec62.len();
-                                        ::core::mem::forget(vec62);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len62;
-                                        *base.add(0).cast::<*mut u8>() = ptr62.cast_mut();
-                                    }
-                                }
-                                *ptr44
-                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len63;
-                                *ptr44
-                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result63;
-                                let vec74 = samples45;
-                                let len74 = vec74.len();
-                                let layout74 = _rt::alloc::Layout::from_size_align(
-                                        vec74.len()
-                                            * (16 + 6 * ::core::mem::size_of::<*const u8>()),
-                                        8,
-                                    )
-                                    .unwrap();
-                                let (result74, _cleanup74) = wit_bindgen::rt::Cleanup::new(
-                                    layout74,
-                                );
-                                if let Some(cleanup) = _cleanup74 {
-                                    cleanup.forget();
-                                }
-                                for (i, e) in vec74.into_iter().enumerate() {
-                                    let base = result74
-                                        .add(i * (16 + 6 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let Sample {
-                                            name: name64,
-                                            kind: kind64,
-                                            labels: labels64,
-                                            value: value64,
-                                            extra: extra64,
-                                        } = e;
-                                        let vec65 = (name64.into_bytes()).into_boxed_slice();
+                                        let vec65 = (e.into_bytes()).into_boxed_slice();
                                         let ptr65 = vec65.as_ptr().cast::<u8>();
                                         let len65 = vec65.len();
                                         ::core::mem::forget(vec65);
@@ -6355,477 +6404,929 @@ pub mod exports {
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len65;
                                         *base.add(0).cast::<*mut u8>() = ptr65.cast_mut();
+                                    }
+                                }
+                                *ptr44
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len66;
+                                *ptr44
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result66;
+                                let vec68 = gone45;
+                                let len68 = vec68.len();
+                                let layout68 = _rt::alloc::Layout::from_size_align(
+                                        vec68.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result68, _cleanup68) = wit_bindgen::rt::Cleanup::new(
+                                    layout68,
+                                );
+                                if let Some(cleanup) = _cleanup68 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec68.into_iter().enumerate() {
+                                    let base = result68
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let vec67 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr67 = vec67.as_ptr().cast::<u8>();
+                                        let len67 = vec67.len();
+                                        ::core::mem::forget(vec67);
                                         *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (kind64.clone() as i32) as u8;
-                                        let vec69 = labels64;
-                                        let len69 = vec69.len();
-                                        let layout69 = _rt::alloc::Layout::from_size_align(
-                                                vec69.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result69, _cleanup69) = wit_bindgen::rt::Cleanup::new(
-                                            layout69,
-                                        );
-                                        if let Some(cleanup) = _cleanup69 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec69.into_iter().enumerate() {
-                                            let base = result69
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let super::super::super::super::polliwog::plugin::types::Label {
-                                                    name: name66,
-                                                    value: value66,
-                                                } = e;
-                                                let vec67 = (name66.into_bytes()).into_boxed_slice();
-                                                let ptr67 = vec67.as_ptr().cast::<u8>();
-                                                let len67 = vec67.len();
-                                                ::core::mem::forget(vec67);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len67;
-                                                *base.add(0).cast::<*mut u8>() = ptr67.cast_mut();
-                                                let vec68 = (value66.into_bytes()).into_boxed_slice();
-                                                let ptr68 = vec68.as_ptr().cast::<u8>();
-                                                let len68 = vec68.len();
-                                                ::core::mem::forget(vec68);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len68;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr68.cast_mut();
-                                            }
-                                        }
-                                        *base
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len69;
-                                        *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result69;
-                                        *base
-                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>() = _rt::as_f64(value64);
-                                        let vec73 = extra64;
-                                        let len73 = vec73.len();
-                                        let layout73 = _rt::alloc::Layout::from_size_align(
-                                                vec73.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result73, _cleanup73) = wit_bindgen::rt::Cleanup::new(
-                                            layout73,
-                                        );
-                                        if let Some(cleanup) = _cleanup73 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec73.into_iter().enumerate() {
-                                            let base = result73
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key70,
-                                                    value: value70,
-                                                } = e;
-                                                let vec71 = (key70.into_bytes()).into_boxed_slice();
-                                                let ptr71 = vec71.as_ptr().cast::<u8>();
-                                                let len71 = vec71.len();
-                                                ::core::mem::forget(vec71);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len71;
-                                                *base.add(0).cast::<*mut u8>() = ptr71.cast_mut();
-                                                let vec72 = (value70.into_bytes()).into_boxed_slice();
-                                                let ptr72 = vec72.as_ptr().cast::<u8>();
-                                                let len72 = vec72.len();
-                                                ::core::mem::forget(vec72);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len72;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr72.cast_mut();
-                                            }
-                                        }
-                                        *base
-                                            .add(16 + 5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len73;
-                                        *base
-                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result73;
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len67;
+                                        *base.add(0).cast::<*mut u8>() = ptr67.cast_mut();
                                     }
                                 }
                                 *ptr44
                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len74;
+                                    .cast::<usize>() = len68;
                                 *ptr44
                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result74;
-                                let vec76 = warnings45;
-                                let len76 = vec76.len();
-                                let layout76 = _rt::alloc::Layout::from_size_align(
-                                        vec76.len() * (2 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    )
-                                    .unwrap();
-                                let (result76, _cleanup76) = wit_bindgen::rt::Cleanup::new(
-                                    layout76,
-                                );
-                                if let Some(cleanup) = _cleanup76 {
-                                    cleanup.forget();
-                                }
-                                for (i, e) in vec76.into_iter().enumerate() {
-                                    let base = result76
-                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let vec75 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr75 = vec75.as_ptr().cast::<u8>();
-                                        let len75 = vec75.len();
-                                        ::core::mem::forget(vec75);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len75;
-                                        *base.add(0).cast::<*mut u8>() = ptr75.cast_mut();
-                                    }
-                                }
-                                *ptr44
-                                    .add(8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len76;
-                                *ptr44
-                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result76;
-                                let vec80 = extra45;
-                                let len80 = vec80.len();
-                                let layout80 = _rt::alloc::Layout::from_size_align(
-                                        vec80.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
-                                    )
-                                    .unwrap();
-                                let (result80, _cleanup80) = wit_bindgen::rt::Cleanup::new(
-                                    layout80,
-                                );
-                                if let Some(cleanup) = _cleanup80 {
-                                    cleanup.forget();
-                                }
-                                for (i, e) in vec80.into_iter().enumerate() {
-                                    let base = result80
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let super::super::super::super::polliwog::plugin::types::Extra {
-                                            key: key77,
-                                            value: value77,
-                                        } = e;
-                                        let vec78 = (key77.into_bytes()).into_boxed_slice();
-                                        let ptr78 = vec78.as_ptr().cast::<u8>();
-                                        let len78 = vec78.len();
-                                        ::core::mem::forget(vec78);
-                                        *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len78;
-                                        *base.add(0).cast::<*mut u8>() = ptr78.cast_mut();
-                                        let vec79 = (value77.into_bytes()).into_boxed_slice();
-                                        let ptr79 = vec79.as_ptr().cast::<u8>();
-                                        let len79 = vec79.len();
-                                        ::core::mem::forget(vec79);
-                                        *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len79;
-                                        *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr79.cast_mut();
-                                    }
-                                }
-                                *ptr44
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len80;
-                                *ptr44
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result80;
-                            }
-                            Err(e) => {
-                                *ptr44.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::polliwog::plugin::types::Error as V102;
-                                match e {
-                                    V102::Transient(e) => {
+                                    .cast::<*mut u8>() = result68;
+                                match error_unless_known45 {
+                                    Some(e) => {
                                         *ptr44
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (0i32) as u8;
-                                        let super::super::super::super::polliwog::plugin::types::Failure {
-                                            code: code81,
-                                            message: message81,
-                                            retry_after_ms: retry_after_ms81,
-                                            extra: extra81,
-                                        } = e;
-                                        let vec82 = (code81.into_bytes()).into_boxed_slice();
-                                        let ptr82 = vec82.as_ptr().cast::<u8>();
-                                        let len82 = vec82.len();
-                                        ::core::mem::forget(vec82);
-                                        *ptr44
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len82;
-                                        *ptr44
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr82.cast_mut();
-                                        let vec83 = (message81.into_bytes()).into_boxed_slice();
-                                        let ptr83 = vec83.as_ptr().cast::<u8>();
-                                        let len83 = vec83.len();
-                                        ::core::mem::forget(vec83);
-                                        *ptr44
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len83;
-                                        *ptr44
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr83.cast_mut();
-                                        match retry_after_ms81 {
-                                            Some(e) => {
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        use super::super::super::super::polliwog::plugin::types::Error as V90;
+                                        match e {
+                                            V90::Transient(e) => {
                                                 *ptr44
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (1i32) as u8;
-                                                *ptr44
-                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>() = _rt::as_i32(e);
-                                            }
-                                            None => {
-                                                *ptr44
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
-                                            }
-                                        };
-                                        let vec87 = extra81;
-                                        let len87 = vec87.len();
-                                        let layout87 = _rt::alloc::Layout::from_size_align(
-                                                vec87.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result87, _cleanup87) = wit_bindgen::rt::Cleanup::new(
-                                            layout87,
-                                        );
-                                        if let Some(cleanup) = _cleanup87 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec87.into_iter().enumerate() {
-                                            let base = result87
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key84,
-                                                    value: value84,
+                                                let super::super::super::super::polliwog::plugin::types::Failure {
+                                                    code: code69,
+                                                    message: message69,
+                                                    retry_after_ms: retry_after_ms69,
+                                                    extra: extra69,
                                                 } = e;
-                                                let vec85 = (key84.into_bytes()).into_boxed_slice();
+                                                let vec70 = (code69.into_bytes()).into_boxed_slice();
+                                                let ptr70 = vec70.as_ptr().cast::<u8>();
+                                                let len70 = vec70.len();
+                                                ::core::mem::forget(vec70);
+                                                *ptr44
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len70;
+                                                *ptr44
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr70.cast_mut();
+                                                let vec71 = (message69.into_bytes()).into_boxed_slice();
+                                                let ptr71 = vec71.as_ptr().cast::<u8>();
+                                                let len71 = vec71.len();
+                                                ::core::mem::forget(vec71);
+                                                *ptr44
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len71;
+                                                *ptr44
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr71.cast_mut();
+                                                match retry_after_ms69 {
+                                                    Some(e) => {
+                                                        *ptr44
+                                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (1i32) as u8;
+                                                        *ptr44
+                                                            .add(4 + 13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    None => {
+                                                        *ptr44
+                                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (0i32) as u8;
+                                                    }
+                                                };
+                                                let vec75 = extra69;
+                                                let len75 = vec75.len();
+                                                let layout75 = _rt::alloc::Layout::from_size_align(
+                                                        vec75.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result75, _cleanup75) = wit_bindgen::rt::Cleanup::new(
+                                                    layout75,
+                                                );
+                                                if let Some(cleanup) = _cleanup75 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec75.into_iter().enumerate() {
+                                                    let base = result75
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let super::super::super::super::polliwog::plugin::types::Extra {
+                                                            key: key72,
+                                                            value: value72,
+                                                        } = e;
+                                                        let vec73 = (key72.into_bytes()).into_boxed_slice();
+                                                        let ptr73 = vec73.as_ptr().cast::<u8>();
+                                                        let len73 = vec73.len();
+                                                        ::core::mem::forget(vec73);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len73;
+                                                        *base.add(0).cast::<*mut u8>() = ptr73.cast_mut();
+                                                        let vec74 = (value72.into_bytes()).into_boxed_slice();
+                                                        let ptr74 = vec74.as_ptr().cast::<u8>();
+                                                        let len74 = vec74.len();
+                                                        ::core::mem::forget(vec74);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len74;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr74.cast_mut();
+                                                    }
+                                                }
+                                                *ptr44
+                                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len75;
+                                                *ptr44
+                                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result75;
+                                            }
+                                            V90::Permanent(e) => {
+                                                *ptr44
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                let super::super::super::super::polliwog::plugin::types::Failure {
+                                                    code: code76,
+                                                    message: message76,
+                                                    retry_after_ms: retry_after_ms76,
+                                                    extra: extra76,
+                                                } = e;
+                                                let vec77 = (code76.into_bytes()).into_boxed_slice();
+                                                let ptr77 = vec77.as_ptr().cast::<u8>();
+                                                let len77 = vec77.len();
+                                                ::core::mem::forget(vec77);
+                                                *ptr44
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len77;
+                                                *ptr44
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr77.cast_mut();
+                                                let vec78 = (message76.into_bytes()).into_boxed_slice();
+                                                let ptr78 = vec78.as_ptr().cast::<u8>();
+                                                let len78 = vec78.len();
+                                                ::core::mem::forget(vec78);
+                                                *ptr44
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len78;
+                                                *ptr44
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr78.cast_mut();
+                                                match retry_after_ms76 {
+                                                    Some(e) => {
+                                                        *ptr44
+                                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (1i32) as u8;
+                                                        *ptr44
+                                                            .add(4 + 13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    None => {
+                                                        *ptr44
+                                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (0i32) as u8;
+                                                    }
+                                                };
+                                                let vec82 = extra76;
+                                                let len82 = vec82.len();
+                                                let layout82 = _rt::alloc::Layout::from_size_align(
+                                                        vec82.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result82, _cleanup82) = wit_bindgen::rt::Cleanup::new(
+                                                    layout82,
+                                                );
+                                                if let Some(cleanup) = _cleanup82 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec82.into_iter().enumerate() {
+                                                    let base = result82
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let super::super::super::super::polliwog::plugin::types::Extra {
+                                                            key: key79,
+                                                            value: value79,
+                                                        } = e;
+                                                        let vec80 = (key79.into_bytes()).into_boxed_slice();
+                                                        let ptr80 = vec80.as_ptr().cast::<u8>();
+                                                        let len80 = vec80.len();
+                                                        ::core::mem::forget(vec80);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len80;
+                                                        *base.add(0).cast::<*mut u8>() = ptr80.cast_mut();
+                                                        let vec81 = (value79.into_bytes()).into_boxed_slice();
+                                                        let ptr81 = vec81.as_ptr().cast::<u8>();
+                                                        let len81 = vec81.len();
+                                                        ::core::mem::forget(vec81);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len81;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr81.cast_mut();
+                                                    }
+                                                }
+                                                *ptr44
+                                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len82;
+                                                *ptr44
+                                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result82;
+                                            }
+                                            V90::Misconfigured(e) => {
+                                                *ptr44
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (2i32) as u8;
+                                                let super::super::super::super::polliwog::plugin::types::Failure {
+                                                    code: code83,
+                                                    message: message83,
+                                                    retry_after_ms: retry_after_ms83,
+                                                    extra: extra83,
+                                                } = e;
+                                                let vec84 = (code83.into_bytes()).into_boxed_slice();
+                                                let ptr84 = vec84.as_ptr().cast::<u8>();
+                                                let len84 = vec84.len();
+                                                ::core::mem::forget(vec84);
+                                                *ptr44
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len84;
+                                                *ptr44
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr84.cast_mut();
+                                                let vec85 = (message83.into_bytes()).into_boxed_slice();
                                                 let ptr85 = vec85.as_ptr().cast::<u8>();
                                                 let len85 = vec85.len();
                                                 ::core::mem::forget(vec85);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
+                                                *ptr44
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len85;
-                                                *base.add(0).cast::<*mut u8>() = ptr85.cast_mut();
-                                                let vec86 = (value84.into_bytes()).into_boxed_slice();
-                                                let ptr86 = vec86.as_ptr().cast::<u8>();
-                                                let len86 = vec86.len();
-                                                ::core::mem::forget(vec86);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len86;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr86.cast_mut();
+                                                *ptr44
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr85.cast_mut();
+                                                match retry_after_ms83 {
+                                                    Some(e) => {
+                                                        *ptr44
+                                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (1i32) as u8;
+                                                        *ptr44
+                                                            .add(4 + 13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<i32>() = _rt::as_i32(e);
+                                                    }
+                                                    None => {
+                                                        *ptr44
+                                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (0i32) as u8;
+                                                    }
+                                                };
+                                                let vec89 = extra83;
+                                                let len89 = vec89.len();
+                                                let layout89 = _rt::alloc::Layout::from_size_align(
+                                                        vec89.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result89, _cleanup89) = wit_bindgen::rt::Cleanup::new(
+                                                    layout89,
+                                                );
+                                                if let Some(cleanup) = _cleanup89 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec89.into_iter().enumerate() {
+                                                    let base = result89
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let super::super::super::super::polliwog::plugin::types::Extra {
+                                                            key: key86,
+                                                            value: value86,
+                                                        } = e;
+                                                        let vec87 = (key86.into_bytes()).into_boxed_slice();
+                                                        let ptr87 = vec87.as_ptr().cast::<u8>();
+                                                        let len87 = vec87.len();
+                                                        ::core::mem::forget(vec87);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len87;
+                                                        *base.add(0).cast::<*mut u8>() = ptr87.cast_mut();
+                                                        let vec88 = (value86.into_bytes()).into_boxed_slice();
+                                                        let ptr88 = vec88.as_ptr().cast::<u8>();
+                                                        let len88 = vec88.len();
+                                                        ::core::mem::forget(vec88);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len88;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr88.cast_mut();
+                                                    }
+                                                }
+                                                *ptr44
+                                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len89;
+                                                *ptr44
+                                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result89;
                                             }
                                         }
-                                        *ptr44
-                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len87;
-                                        *ptr44
-                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result87;
                                     }
-                                    V102::Permanent(e) => {
+                                    None => {
                                         *ptr44
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let super::super::super::super::polliwog::plugin::types::Failure {
-                                            code: code88,
-                                            message: message88,
-                                            retry_after_ms: retry_after_ms88,
-                                            extra: extra88,
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                                let vec104 = samples45;
+                                let len104 = vec104.len();
+                                let layout104 = _rt::alloc::Layout::from_size_align(
+                                        vec104.len()
+                                            * (24 + 14 * ::core::mem::size_of::<*const u8>()),
+                                        8,
+                                    )
+                                    .unwrap();
+                                let (result104, _cleanup104) = wit_bindgen::rt::Cleanup::new(
+                                    layout104,
+                                );
+                                if let Some(cleanup) = _cleanup104 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec104.into_iter().enumerate() {
+                                    let base = result104
+                                        .add(i * (24 + 14 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let Sample {
+                                            name: name91,
+                                            kind: kind91,
+                                            labels: labels91,
+                                            value: value91,
+                                            help: help91,
+                                            unit: unit91,
+                                            dependency: dependency91,
+                                            extra: extra91,
                                         } = e;
-                                        let vec89 = (code88.into_bytes()).into_boxed_slice();
-                                        let ptr89 = vec89.as_ptr().cast::<u8>();
-                                        let len89 = vec89.len();
-                                        ::core::mem::forget(vec89);
-                                        *ptr44
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len89;
-                                        *ptr44
+                                        let vec92 = (name91.into_bytes()).into_boxed_slice();
+                                        let ptr92 = vec92.as_ptr().cast::<u8>();
+                                        let len92 = vec92.len();
+                                        ::core::mem::forget(vec92);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len92;
+                                        *base.add(0).cast::<*mut u8>() = ptr92.cast_mut();
+                                        *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr89.cast_mut();
-                                        let vec90 = (message88.into_bytes()).into_boxed_slice();
-                                        let ptr90 = vec90.as_ptr().cast::<u8>();
-                                        let len90 = vec90.len();
-                                        ::core::mem::forget(vec90);
-                                        *ptr44
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len90;
-                                        *ptr44
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr90.cast_mut();
-                                        match retry_after_ms88 {
-                                            Some(e) => {
-                                                *ptr44
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (1i32) as u8;
-                                                *ptr44
-                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>() = _rt::as_i32(e);
-                                            }
-                                            None => {
-                                                *ptr44
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (0i32) as u8;
-                                            }
-                                        };
-                                        let vec94 = extra88;
-                                        let len94 = vec94.len();
-                                        let layout94 = _rt::alloc::Layout::from_size_align(
-                                                vec94.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<u8>() = (kind91.clone() as i32) as u8;
+                                        let vec96 = labels91;
+                                        let len96 = vec96.len();
+                                        let layout96 = _rt::alloc::Layout::from_size_align(
+                                                vec96.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result94, _cleanup94) = wit_bindgen::rt::Cleanup::new(
-                                            layout94,
+                                        let (result96, _cleanup96) = wit_bindgen::rt::Cleanup::new(
+                                            layout96,
                                         );
-                                        if let Some(cleanup) = _cleanup94 {
+                                        if let Some(cleanup) = _cleanup96 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec94.into_iter().enumerate() {
-                                            let base = result94
+                                        for (i, e) in vec96.into_iter().enumerate() {
+                                            let base = result96
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key91,
-                                                    value: value91,
+                                                let super::super::super::super::polliwog::plugin::types::Label {
+                                                    name: name93,
+                                                    value: value93,
                                                 } = e;
-                                                let vec92 = (key91.into_bytes()).into_boxed_slice();
-                                                let ptr92 = vec92.as_ptr().cast::<u8>();
-                                                let len92 = vec92.len();
-                                                ::core::mem::forget(vec92);
+                                                let vec94 = (name93.into_bytes()).into_boxed_slice();
+                                                let ptr94 = vec94.as_ptr().cast::<u8>();
+                                                let len94 = vec94.len();
+                                                ::core::mem::forget(vec94);
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len92;
-                                                *base.add(0).cast::<*mut u8>() = ptr92.cast_mut();
-                                                let vec93 = (value91.into_bytes()).into_boxed_slice();
-                                                let ptr93 = vec93.as_ptr().cast::<u8>();
-                                                let len93 = vec93.len();
-                                                ::core::mem::forget(vec93);
+                                                    .cast::<usize>() = len94;
+                                                *base.add(0).cast::<*mut u8>() = ptr94.cast_mut();
+                                                let vec95 = (value93.into_bytes()).into_boxed_slice();
+                                                let ptr95 = vec95.as_ptr().cast::<u8>();
+                                                let len95 = vec95.len();
+                                                ::core::mem::forget(vec95);
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len93;
+                                                    .cast::<usize>() = len95;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr93.cast_mut();
+                                                    .cast::<*mut u8>() = ptr95.cast_mut();
                                             }
                                         }
-                                        *ptr44
-                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len94;
-                                        *ptr44
-                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result94;
-                                    }
-                                    V102::Misconfigured(e) => {
-                                        *ptr44
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
-                                        let super::super::super::super::polliwog::plugin::types::Failure {
-                                            code: code95,
-                                            message: message95,
-                                            retry_after_ms: retry_after_ms95,
-                                            extra: extra95,
-                                        } = e;
-                                        let vec96 = (code95.into_bytes()).into_boxed_slice();
-                                        let ptr96 = vec96.as_ptr().cast::<u8>();
-                                        let len96 = vec96.len();
-                                        ::core::mem::forget(vec96);
-                                        *ptr44
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len96;
-                                        *ptr44
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr96.cast_mut();
-                                        let vec97 = (message95.into_bytes()).into_boxed_slice();
-                                        let ptr97 = vec97.as_ptr().cast::<u8>();
-                                        let len97 = vec97.len();
-                                        ::core::mem::forget(vec97);
-                                        *ptr44
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len97;
-                                        *ptr44
+                                        *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr97.cast_mut();
-                                        match retry_after_ms95 {
+                                            .cast::<usize>() = len96;
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result96;
+                                        *base
+                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<f64>() = _rt::as_f64(value91);
+                                        match help91 {
                                             Some(e) => {
-                                                *ptr44
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                *base
+                                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                *ptr44
-                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>() = _rt::as_i32(e);
+                                                let vec97 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr97 = vec97.as_ptr().cast::<u8>();
+                                                let len97 = vec97.len();
+                                                ::core::mem::forget(vec97);
+                                                *base
+                                                    .add(16 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len97;
+                                                *base
+                                                    .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr97.cast_mut();
                                             }
                                             None => {
-                                                *ptr44
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                *base
+                                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        let vec101 = extra95;
-                                        let len101 = vec101.len();
-                                        let layout101 = _rt::alloc::Layout::from_size_align(
-                                                vec101.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result101, _cleanup101) = wit_bindgen::rt::Cleanup::new(
-                                            layout101,
-                                        );
-                                        if let Some(cleanup) = _cleanup101 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec101.into_iter().enumerate() {
-                                            let base = result101
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key98,
-                                                    value: value98,
-                                                } = e;
-                                                let vec99 = (key98.into_bytes()).into_boxed_slice();
+                                        match unit91 {
+                                            Some(e) => {
+                                                *base
+                                                    .add(16 + 7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                let vec98 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr98 = vec98.as_ptr().cast::<u8>();
+                                                let len98 = vec98.len();
+                                                ::core::mem::forget(vec98);
+                                                *base
+                                                    .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len98;
+                                                *base
+                                                    .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr98.cast_mut();
+                                            }
+                                            None => {
+                                                *base
+                                                    .add(16 + 7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        match dependency91 {
+                                            Some(e) => {
+                                                *base
+                                                    .add(16 + 10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                let vec99 = (e.into_bytes()).into_boxed_slice();
                                                 let ptr99 = vec99.as_ptr().cast::<u8>();
                                                 let len99 = vec99.len();
                                                 ::core::mem::forget(vec99);
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .add(16 + 12 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>() = len99;
-                                                *base.add(0).cast::<*mut u8>() = ptr99.cast_mut();
-                                                let vec100 = (value98.into_bytes()).into_boxed_slice();
-                                                let ptr100 = vec100.as_ptr().cast::<u8>();
-                                                let len100 = vec100.len();
-                                                ::core::mem::forget(vec100);
+                                                *base
+                                                    .add(16 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr99.cast_mut();
+                                            }
+                                            None => {
+                                                *base
+                                                    .add(16 + 10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec103 = extra91;
+                                        let len103 = vec103.len();
+                                        let layout103 = _rt::alloc::Layout::from_size_align(
+                                                vec103.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result103, _cleanup103) = wit_bindgen::rt::Cleanup::new(
+                                            layout103,
+                                        );
+                                        if let Some(cleanup) = _cleanup103 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec103.into_iter().enumerate() {
+                                            let base = result103
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key100,
+                                                    value: value100,
+                                                } = e;
+                                                let vec101 = (key100.into_bytes()).into_boxed_slice();
+                                                let ptr101 = vec101.as_ptr().cast::<u8>();
+                                                let len101 = vec101.len();
+                                                ::core::mem::forget(vec101);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len101;
+                                                *base.add(0).cast::<*mut u8>() = ptr101.cast_mut();
+                                                let vec102 = (value100.into_bytes()).into_boxed_slice();
+                                                let ptr102 = vec102.as_ptr().cast::<u8>();
+                                                let len102 = vec102.len();
+                                                ::core::mem::forget(vec102);
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len100;
+                                                    .cast::<usize>() = len102;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr100.cast_mut();
+                                                    .cast::<*mut u8>() = ptr102.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(16 + 14 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len103;
+                                        *base
+                                            .add(16 + 13 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result103;
+                                    }
+                                }
+                                *ptr44
+                                    .add(8 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len104;
+                                *ptr44
+                                    .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result104;
+                                let vec106 = warnings45;
+                                let len106 = vec106.len();
+                                let layout106 = _rt::alloc::Layout::from_size_align(
+                                        vec106.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result106, _cleanup106) = wit_bindgen::rt::Cleanup::new(
+                                    layout106,
+                                );
+                                if let Some(cleanup) = _cleanup106 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec106.into_iter().enumerate() {
+                                    let base = result106
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let vec105 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr105 = vec105.as_ptr().cast::<u8>();
+                                        let len105 = vec105.len();
+                                        ::core::mem::forget(vec105);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len105;
+                                        *base.add(0).cast::<*mut u8>() = ptr105.cast_mut();
+                                    }
+                                }
+                                *ptr44
+                                    .add(8 + 18 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len106;
+                                *ptr44
+                                    .add(8 + 17 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result106;
+                                match next_poll_ms45 {
+                                    Some(e) => {
+                                        *ptr44
+                                            .add(8 + 19 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        *ptr44
+                                            .add(12 + 19 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<i32>() = _rt::as_i32(e);
+                                    }
+                                    None => {
+                                        *ptr44
+                                            .add(8 + 19 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                                let vec110 = extra45;
+                                let len110 = vec110.len();
+                                let layout110 = _rt::alloc::Layout::from_size_align(
+                                        vec110.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result110, _cleanup110) = wit_bindgen::rt::Cleanup::new(
+                                    layout110,
+                                );
+                                if let Some(cleanup) = _cleanup110 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec110.into_iter().enumerate() {
+                                    let base = result110
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let super::super::super::super::polliwog::plugin::types::Extra {
+                                            key: key107,
+                                            value: value107,
+                                        } = e;
+                                        let vec108 = (key107.into_bytes()).into_boxed_slice();
+                                        let ptr108 = vec108.as_ptr().cast::<u8>();
+                                        let len108 = vec108.len();
+                                        ::core::mem::forget(vec108);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len108;
+                                        *base.add(0).cast::<*mut u8>() = ptr108.cast_mut();
+                                        let vec109 = (value107.into_bytes()).into_boxed_slice();
+                                        let ptr109 = vec109.as_ptr().cast::<u8>();
+                                        let len109 = vec109.len();
+                                        ::core::mem::forget(vec109);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len109;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr109.cast_mut();
+                                    }
+                                }
+                                *ptr44
+                                    .add(16 + 20 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len110;
+                                *ptr44
+                                    .add(16 + 19 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result110;
+                            }
+                            Err(e) => {
+                                *ptr44.add(0).cast::<u8>() = (1i32) as u8;
+                                use super::super::super::super::polliwog::plugin::types::Error as V132;
+                                match e {
+                                    V132::Transient(e) => {
+                                        *ptr44
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code111,
+                                            message: message111,
+                                            retry_after_ms: retry_after_ms111,
+                                            extra: extra111,
+                                        } = e;
+                                        let vec112 = (code111.into_bytes()).into_boxed_slice();
+                                        let ptr112 = vec112.as_ptr().cast::<u8>();
+                                        let len112 = vec112.len();
+                                        ::core::mem::forget(vec112);
+                                        *ptr44
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len112;
+                                        *ptr44
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr112.cast_mut();
+                                        let vec113 = (message111.into_bytes()).into_boxed_slice();
+                                        let ptr113 = vec113.as_ptr().cast::<u8>();
+                                        let len113 = vec113.len();
+                                        ::core::mem::forget(vec113);
+                                        *ptr44
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len113;
+                                        *ptr44
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr113.cast_mut();
+                                        match retry_after_ms111 {
+                                            Some(e) => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr44
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec117 = extra111;
+                                        let len117 = vec117.len();
+                                        let layout117 = _rt::alloc::Layout::from_size_align(
+                                                vec117.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result117, _cleanup117) = wit_bindgen::rt::Cleanup::new(
+                                            layout117,
+                                        );
+                                        if let Some(cleanup) = _cleanup117 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec117.into_iter().enumerate() {
+                                            let base = result117
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key114,
+                                                    value: value114,
+                                                } = e;
+                                                let vec115 = (key114.into_bytes()).into_boxed_slice();
+                                                let ptr115 = vec115.as_ptr().cast::<u8>();
+                                                let len115 = vec115.len();
+                                                ::core::mem::forget(vec115);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len115;
+                                                *base.add(0).cast::<*mut u8>() = ptr115.cast_mut();
+                                                let vec116 = (value114.into_bytes()).into_boxed_slice();
+                                                let ptr116 = vec116.as_ptr().cast::<u8>();
+                                                let len116 = vec116.len();
+                                                ::core::mem::forget(vec116);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len116;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr116.cast_mut();
                                             }
                                         }
                                         *ptr44
                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len101;
+                                            .cast::<usize>() = len117;
                                         *ptr44
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result101;
+                                            .cast::<*mut u8>() = result117;
+                                    }
+                                    V132::Permanent(e) => {
+                                        *ptr44
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code118,
+                                            message: message118,
+                                            retry_after_ms: retry_after_ms118,
+                                            extra: extra118,
+                                        } = e;
+                                        let vec119 = (code118.into_bytes()).into_boxed_slice();
+                                        let ptr119 = vec119.as_ptr().cast::<u8>();
+                                        let len119 = vec119.len();
+                                        ::core::mem::forget(vec119);
+                                        *ptr44
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len119;
+                                        *ptr44
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr119.cast_mut();
+                                        let vec120 = (message118.into_bytes()).into_boxed_slice();
+                                        let ptr120 = vec120.as_ptr().cast::<u8>();
+                                        let len120 = vec120.len();
+                                        ::core::mem::forget(vec120);
+                                        *ptr44
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len120;
+                                        *ptr44
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr120.cast_mut();
+                                        match retry_after_ms118 {
+                                            Some(e) => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr44
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec124 = extra118;
+                                        let len124 = vec124.len();
+                                        let layout124 = _rt::alloc::Layout::from_size_align(
+                                                vec124.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result124, _cleanup124) = wit_bindgen::rt::Cleanup::new(
+                                            layout124,
+                                        );
+                                        if let Some(cleanup) = _cleanup124 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec124.into_iter().enumerate() {
+                                            let base = result124
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key121,
+                                                    value: value121,
+                                                } = e;
+                                                let vec122 = (key121.into_bytes()).into_boxed_slice();
+                                                let ptr122 = vec122.as_ptr().cast::<u8>();
+                                                let len122 = vec122.len();
+                                                ::core::mem::forget(vec122);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len122;
+                                                *base.add(0).cast::<*mut u8>() = ptr122.cast_mut();
+                                                let vec123 = (value121.into_bytes()).into_boxed_slice();
+                                                let ptr123 = vec123.as_ptr().cast::<u8>();
+                                                let len123 = vec123.len();
+                                                ::core::mem::forget(vec123);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len123;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr123.cast_mut();
+                                            }
+                                        }
+                                        *ptr44
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len124;
+                                        *ptr44
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result124;
+                                    }
+                                    V132::Misconfigured(e) => {
+                                        *ptr44
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code125,
+                                            message: message125,
+                                            retry_after_ms: retry_after_ms125,
+                                            extra: extra125,
+                                        } = e;
+                                        let vec126 = (code125.into_bytes()).into_boxed_slice();
+                                        let ptr126 = vec126.as_ptr().cast::<u8>();
+                                        let len126 = vec126.len();
+                                        ::core::mem::forget(vec126);
+                                        *ptr44
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len126;
+                                        *ptr44
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr126.cast_mut();
+                                        let vec127 = (message125.into_bytes()).into_boxed_slice();
+                                        let ptr127 = vec127.as_ptr().cast::<u8>();
+                                        let len127 = vec127.len();
+                                        ::core::mem::forget(vec127);
+                                        *ptr44
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len127;
+                                        *ptr44
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr127.cast_mut();
+                                        match retry_after_ms125 {
+                                            Some(e) => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr44
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr44
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec131 = extra125;
+                                        let len131 = vec131.len();
+                                        let layout131 = _rt::alloc::Layout::from_size_align(
+                                                vec131.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result131, _cleanup131) = wit_bindgen::rt::Cleanup::new(
+                                            layout131,
+                                        );
+                                        if let Some(cleanup) = _cleanup131 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec131.into_iter().enumerate() {
+                                            let base = result131
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key128,
+                                                    value: value128,
+                                                } = e;
+                                                let vec129 = (key128.into_bytes()).into_boxed_slice();
+                                                let ptr129 = vec129.as_ptr().cast::<u8>();
+                                                let len129 = vec129.len();
+                                                ::core::mem::forget(vec129);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len129;
+                                                *base.add(0).cast::<*mut u8>() = ptr129.cast_mut();
+                                                let vec130 = (value128.into_bytes()).into_boxed_slice();
+                                                let ptr130 = vec130.as_ptr().cast::<u8>();
+                                                let len130 = vec130.len();
+                                                ::core::mem::forget(vec130);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len130;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr130.cast_mut();
+                                            }
+                                        }
+                                        *ptr44
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len131;
+                                        *ptr44
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result131;
                                     }
                                 }
                             }
@@ -6846,11 +7347,11 @@ pub mod exports {
                                 let l2 = *arg0
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base39 = l1;
-                                let len39 = l2;
-                                for i in 0..len39 {
-                                    let base = base39
-                                        .add(i * (56 + 30 * ::core::mem::size_of::<*const u8>()));
+                                let base44 = l1;
+                                let len44 = l2;
+                                for i in 0..len44 {
+                                    let base = base44
+                                        .add(i * (64 + 32 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l3 = *base.add(0).cast::<*mut u8>();
                                         let l4 = *base
@@ -6927,436 +7428,693 @@ pub mod exports {
                                         }
                                         let l17 = i32::from(
                                             *base
-                                                .add(48 + 14 * ::core::mem::size_of::<*const u8>())
+                                                .add(56 + 14 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         match l17 {
                                             0 => {}
                                             _ => {
                                                 let l18 = *base
-                                                    .add(48 + 15 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 15 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l19 = *base
-                                                    .add(48 + 16 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 16 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l18, l19, 1);
                                             }
                                         }
                                         let l20 = i32::from(
                                             *base
-                                                .add(48 + 17 * ::core::mem::size_of::<*const u8>())
+                                                .add(56 + 17 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         match l20 {
                                             0 => {}
                                             _ => {
                                                 let l21 = *base
-                                                    .add(48 + 18 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 18 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l22 = *base
-                                                    .add(48 + 19 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 19 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l21, l22, 1);
                                             }
                                         }
                                         let l23 = i32::from(
                                             *base
-                                                .add(48 + 20 * ::core::mem::size_of::<*const u8>())
+                                                .add(56 + 20 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         match l23 {
                                             0 => {}
                                             _ => {
                                                 let l24 = *base
-                                                    .add(48 + 21 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 21 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l25 = *base
-                                                    .add(48 + 22 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 22 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l24, l25, 1);
                                             }
                                         }
                                         let l26 = i32::from(
                                             *base
-                                                .add(48 + 23 * ::core::mem::size_of::<*const u8>())
+                                                .add(56 + 23 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         match l26 {
                                             0 => {}
                                             _ => {
                                                 let l27 = *base
-                                                    .add(48 + 24 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 24 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l28 = *base
-                                                    .add(48 + 25 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 25 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l27, l28, 1);
                                             }
                                         }
                                         let l29 = i32::from(
                                             *base
-                                                .add(48 + 26 * ::core::mem::size_of::<*const u8>())
+                                                .add(56 + 26 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         match l29 {
                                             0 => {}
                                             _ => {
                                                 let l30 = *base
-                                                    .add(48 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 27 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l31 = *base
-                                                    .add(48 + 28 * ::core::mem::size_of::<*const u8>())
+                                                    .add(56 + 28 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l30, l31, 1);
                                             }
                                         }
                                         let l32 = *base
-                                            .add(48 + 29 * ::core::mem::size_of::<*const u8>())
+                                            .add(56 + 29 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
                                         let l33 = *base
-                                            .add(48 + 30 * ::core::mem::size_of::<*const u8>())
+                                            .add(56 + 30 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base38 = l32;
-                                        let len38 = l33;
-                                        for i in 0..len38 {
-                                            let base = base38
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        let base36 = l32;
+                                        let len36 = l33;
+                                        for i in 0..len36 {
+                                            let base = base36
+                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let l34 = *base.add(0).cast::<*mut u8>();
                                                 let l35 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l34, l35, 1);
-                                                let l36 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l37 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l36, l37, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base38,
-                                            len38 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base36,
+                                            len36 * (2 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l37 = *base
+                                            .add(56 + 31 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l38 = *base
+                                            .add(56 + 32 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base43 = l37;
+                                        let len43 = l38;
+                                        for i in 0..len43 {
+                                            let base = base43
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l39 = *base.add(0).cast::<*mut u8>();
+                                                let l40 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l39, l40, 1);
+                                                let l41 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l42 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l41, l42, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base43,
+                                            len43 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base39,
-                                    len39 * (56 + 30 * ::core::mem::size_of::<*const u8>()),
+                                    base44,
+                                    len44 * (64 + 32 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                let l40 = *arg0
+                                let l45 = *arg0
                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l41 = *arg0
+                                let l46 = *arg0
                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base44 = l40;
-                                let len44 = l41;
-                                for i in 0..len44 {
-                                    let base = base44
+                                let base49 = l45;
+                                let len49 = l46;
+                                for i in 0..len49 {
+                                    let base = base49
                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let l42 = *base.add(0).cast::<*mut u8>();
-                                        let l43 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l42, l43, 1);
-                                    }
-                                }
-                                _rt::cabi_dealloc(
-                                    base44,
-                                    len44 * (2 * ::core::mem::size_of::<*const u8>()),
-                                    ::core::mem::size_of::<*const u8>(),
-                                );
-                                let l45 = *arg0
-                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l46 = *arg0
-                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base63 = l45;
-                                let len63 = l46;
-                                for i in 0..len63 {
-                                    let base = base63
-                                        .add(i * (16 + 6 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l47 = *base.add(0).cast::<*mut u8>();
                                         let l48 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         _rt::cabi_dealloc(l47, l48, 1);
-                                        let l49 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l50 = *base
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let base55 = l49;
-                                        let len55 = l50;
-                                        for i in 0..len55 {
-                                            let base = base55
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let l51 = *base.add(0).cast::<*mut u8>();
-                                                let l52 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l51, l52, 1);
-                                                let l53 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l54 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l53, l54, 1);
-                                            }
-                                        }
-                                        _rt::cabi_dealloc(
-                                            base55,
-                                            len55 * (4 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        );
-                                        let l56 = *base
-                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l57 = *base
-                                            .add(16 + 5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let base62 = l56;
-                                        let len62 = l57;
-                                        for i in 0..len62 {
-                                            let base = base62
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let l58 = *base.add(0).cast::<*mut u8>();
-                                                let l59 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l58, l59, 1);
-                                                let l60 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l61 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l60, l61, 1);
-                                            }
-                                        }
-                                        _rt::cabi_dealloc(
-                                            base62,
-                                            len62 * (4 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base63,
-                                    len63 * (16 + 6 * ::core::mem::size_of::<*const u8>()),
-                                    8,
-                                );
-                                let l64 = *arg0
-                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l65 = *arg0
-                                    .add(8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base68 = l64;
-                                let len68 = l65;
-                                for i in 0..len68 {
-                                    let base = base68
-                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                    {
-                                        let l66 = *base.add(0).cast::<*mut u8>();
-                                        let l67 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l66, l67, 1);
-                                    }
-                                }
-                                _rt::cabi_dealloc(
-                                    base68,
-                                    len68 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    base49,
+                                    len49 * (2 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l69 = *arg0
-                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                let l50 = *arg0
+                                    .add(5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l70 = *arg0
-                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                let l51 = *arg0
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base75 = l69;
-                                let len75 = l70;
-                                for i in 0..len75 {
-                                    let base = base75
-                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let base54 = l50;
+                                let len54 = l51;
+                                for i in 0..len54 {
+                                    let base = base54
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l71 = *base.add(0).cast::<*mut u8>();
-                                        let l72 = *base
+                                        let l52 = *base.add(0).cast::<*mut u8>();
+                                        let l53 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l71, l72, 1);
-                                        let l73 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l74 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        _rt::cabi_dealloc(l73, l74, 1);
+                                        _rt::cabi_dealloc(l52, l53, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base75,
-                                    len75 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base54,
+                                    len54 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l55 = i32::from(
+                                    *arg0
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                match l55 {
+                                    0 => {}
+                                    _ => {
+                                        let l56 = i32::from(
+                                            *arg0
+                                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        match l56 {
+                                            0 => {
+                                                let l57 = *arg0
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l58 = *arg0
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l57, l58, 1);
+                                                let l59 = *arg0
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l60 = *arg0
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l59, l60, 1);
+                                                let l61 = *arg0
+                                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l62 = *arg0
+                                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base67 = l61;
+                                                let len67 = l62;
+                                                for i in 0..len67 {
+                                                    let base = base67
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l63 = *base.add(0).cast::<*mut u8>();
+                                                        let l64 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l63, l64, 1);
+                                                        let l65 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l66 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l65, l66, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base67,
+                                                    len67 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                            }
+                                            1 => {
+                                                let l68 = *arg0
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l69 = *arg0
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l68, l69, 1);
+                                                let l70 = *arg0
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l71 = *arg0
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l70, l71, 1);
+                                                let l72 = *arg0
+                                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l73 = *arg0
+                                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base78 = l72;
+                                                let len78 = l73;
+                                                for i in 0..len78 {
+                                                    let base = base78
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l74 = *base.add(0).cast::<*mut u8>();
+                                                        let l75 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l74, l75, 1);
+                                                        let l76 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l77 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l76, l77, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base78,
+                                                    len78 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                            }
+                                            _ => {
+                                                let l79 = *arg0
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l80 = *arg0
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l79, l80, 1);
+                                                let l81 = *arg0
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l82 = *arg0
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l81, l82, 1);
+                                                let l83 = *arg0
+                                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l84 = *arg0
+                                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base89 = l83;
+                                                let len89 = l84;
+                                                for i in 0..len89 {
+                                                    let base = base89
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l85 = *base.add(0).cast::<*mut u8>();
+                                                        let l86 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l85, l86, 1);
+                                                        let l87 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l88 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l87, l88, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base89,
+                                                    len89 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                            }
+                                        }
+                                    }
+                                }
+                                let l90 = *arg0
+                                    .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l91 = *arg0
+                                    .add(8 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base117 = l90;
+                                let len117 = l91;
+                                for i in 0..len117 {
+                                    let base = base117
+                                        .add(i * (24 + 14 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l92 = *base.add(0).cast::<*mut u8>();
+                                        let l93 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l92, l93, 1);
+                                        let l94 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l95 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base100 = l94;
+                                        let len100 = l95;
+                                        for i in 0..len100 {
+                                            let base = base100
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l96 = *base.add(0).cast::<*mut u8>();
+                                                let l97 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l96, l97, 1);
+                                                let l98 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l99 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l98, l99, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base100,
+                                            len100 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l101 = i32::from(
+                                            *base
+                                                .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        match l101 {
+                                            0 => {}
+                                            _ => {
+                                                let l102 = *base
+                                                    .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l103 = *base
+                                                    .add(16 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l102, l103, 1);
+                                            }
+                                        }
+                                        let l104 = i32::from(
+                                            *base
+                                                .add(16 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        match l104 {
+                                            0 => {}
+                                            _ => {
+                                                let l105 = *base
+                                                    .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l106 = *base
+                                                    .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l105, l106, 1);
+                                            }
+                                        }
+                                        let l107 = i32::from(
+                                            *base
+                                                .add(16 + 10 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        match l107 {
+                                            0 => {}
+                                            _ => {
+                                                let l108 = *base
+                                                    .add(16 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l109 = *base
+                                                    .add(16 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l108, l109, 1);
+                                            }
+                                        }
+                                        let l110 = *base
+                                            .add(16 + 13 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l111 = *base
+                                            .add(16 + 14 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base116 = l110;
+                                        let len116 = l111;
+                                        for i in 0..len116 {
+                                            let base = base116
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l112 = *base.add(0).cast::<*mut u8>();
+                                                let l113 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l112, l113, 1);
+                                                let l114 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l115 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l114, l115, 1);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base116,
+                                            len116 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base117,
+                                    len117 * (24 + 14 * ::core::mem::size_of::<*const u8>()),
+                                    8,
+                                );
+                                let l118 = *arg0
+                                    .add(8 + 17 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l119 = *arg0
+                                    .add(8 + 18 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base122 = l118;
+                                let len122 = l119;
+                                for i in 0..len122 {
+                                    let base = base122
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l120 = *base.add(0).cast::<*mut u8>();
+                                        let l121 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l120, l121, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base122,
+                                    len122 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l123 = *arg0
+                                    .add(16 + 19 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l124 = *arg0
+                                    .add(16 + 20 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base129 = l123;
+                                let len129 = l124;
+                                for i in 0..len129 {
+                                    let base = base129
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l125 = *base.add(0).cast::<*mut u8>();
+                                        let l126 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l125, l126, 1);
+                                        let l127 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l128 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l127, l128, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base129,
+                                    len129 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l76 = i32::from(
+                                let l130 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l76 {
+                                match l130 {
                                     0 => {
-                                        let l77 = *arg0
+                                        let l131 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l78 = *arg0
+                                        let l132 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l77, l78, 1);
-                                        let l79 = *arg0
+                                        _rt::cabi_dealloc(l131, l132, 1);
+                                        let l133 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l80 = *arg0
+                                        let l134 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l79, l80, 1);
-                                        let l81 = *arg0
+                                        _rt::cabi_dealloc(l133, l134, 1);
+                                        let l135 = *arg0
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l82 = *arg0
+                                        let l136 = *arg0
                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base87 = l81;
-                                        let len87 = l82;
-                                        for i in 0..len87 {
-                                            let base = base87
+                                        let base141 = l135;
+                                        let len141 = l136;
+                                        for i in 0..len141 {
+                                            let base = base141
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l83 = *base.add(0).cast::<*mut u8>();
-                                                let l84 = *base
+                                                let l137 = *base.add(0).cast::<*mut u8>();
+                                                let l138 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l83, l84, 1);
-                                                let l85 = *base
+                                                _rt::cabi_dealloc(l137, l138, 1);
+                                                let l139 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l86 = *base
+                                                let l140 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l85, l86, 1);
+                                                _rt::cabi_dealloc(l139, l140, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base87,
-                                            len87 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base141,
+                                            len141 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                     1 => {
-                                        let l88 = *arg0
+                                        let l142 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l89 = *arg0
+                                        let l143 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l88, l89, 1);
-                                        let l90 = *arg0
+                                        _rt::cabi_dealloc(l142, l143, 1);
+                                        let l144 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l91 = *arg0
+                                        let l145 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l90, l91, 1);
-                                        let l92 = *arg0
+                                        _rt::cabi_dealloc(l144, l145, 1);
+                                        let l146 = *arg0
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l93 = *arg0
+                                        let l147 = *arg0
                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base98 = l92;
-                                        let len98 = l93;
-                                        for i in 0..len98 {
-                                            let base = base98
+                                        let base152 = l146;
+                                        let len152 = l147;
+                                        for i in 0..len152 {
+                                            let base = base152
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l94 = *base.add(0).cast::<*mut u8>();
-                                                let l95 = *base
+                                                let l148 = *base.add(0).cast::<*mut u8>();
+                                                let l149 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l94, l95, 1);
-                                                let l96 = *base
+                                                _rt::cabi_dealloc(l148, l149, 1);
+                                                let l150 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l97 = *base
+                                                let l151 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l96, l97, 1);
+                                                _rt::cabi_dealloc(l150, l151, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base98,
-                                            len98 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base152,
+                                            len152 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                     _ => {
-                                        let l99 = *arg0
+                                        let l153 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l100 = *arg0
+                                        let l154 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l99, l100, 1);
-                                        let l101 = *arg0
+                                        _rt::cabi_dealloc(l153, l154, 1);
+                                        let l155 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l102 = *arg0
+                                        let l156 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l101, l102, 1);
-                                        let l103 = *arg0
+                                        _rt::cabi_dealloc(l155, l156, 1);
+                                        let l157 = *arg0
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l104 = *arg0
+                                        let l158 = *arg0
                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base109 = l103;
-                                        let len109 = l104;
-                                        for i in 0..len109 {
-                                            let base = base109
+                                        let base163 = l157;
+                                        let len163 = l158;
+                                        for i in 0..len163 {
+                                            let base = base163
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l105 = *base.add(0).cast::<*mut u8>();
-                                                let l106 = *base
+                                                let l159 = *base.add(0).cast::<*mut u8>();
+                                                let l160 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l105, l106, 1);
-                                                let l107 = *base
+                                                _rt::cabi_dealloc(l159, l160, 1);
+                                                let l161 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l108 = *base
+                                                let l162 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l107, l108, 1);
+                                                _rt::cabi_dealloc(l161, l162, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base109,
-                                            len109 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base163,
+                                            len163 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
@@ -7391,11 +8149,11 @@ pub mod exports {
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 11 * ::core::mem::size_of::<*const u8>()],
+                    >; 16 + 21 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
-                    [::core::mem::MaybeUninit::uninit(); 11
-                        * ::core::mem::size_of::<*const u8>()],
+                    [::core::mem::MaybeUninit::uninit(); 16
+                        + 21 * ::core::mem::size_of::<*const u8>()],
                 );
             }
             /// An optional export of pollers: how a service becomes a target, for the command `setup`.
@@ -9112,9 +9870,9 @@ macro_rules! __export_exports_poller_impl {
         =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-poller:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1156] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1290] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xff\x07\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x85\x09\x01A\x02\x01\
 A\x0b\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
@@ -9125,22 +9883,25 @@ anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x
 ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
 iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x04json\x02\x03\0\0\x0ctimestamp-ms\x02\
 \x03\0\0\x05label\x02\x03\0\0\x05extra\x02\x03\0\0\x06status\x02\x03\0\0\x08endp\
-oint\x02\x03\0\0\x05error\x01B#\x02\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\
+oint\x02\x03\0\0\x05error\x01B'\x02\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\
 \x02\x01\x02\x04\0\x0ctimestamp-ms\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x05label\x03\
 \0\x04\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x06\x02\x03\x02\x01\x05\x04\0\x06\
 status\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x08endpoint\x03\0\x0a\x02\x03\x02\x01\
-\x07\x04\0\x05error\x03\0\x0c\x01ks\x01kz\x01ku\x01k\x03\x01k\x01\x01p\x07\x01r\x10\
-\x04names\x05title\x0e\x04kind\x0e\x06status\x09\x07skipped\x7f\x04code\x0f\x0al\
-atency-ms\x10\x0bdescription\x0e\x06impact\x0e\x0achecked-at\x11\x05error\x12\x0d\
-error-message\x0e\x07contact\x12\x0dcheck-details\x12\x06parent\x0e\x05extra\x13\
-\x04\0\x0adependency\x03\0\x14\x01m\x03\x05gauge\x07counter\x07untyped\x04\0\x0b\
-sample-kind\x03\0\x16\x01p\x05\x01r\x05\x04names\x04kind\x17\x06labels\x18\x05va\
-lueu\x05extra\x13\x04\0\x06sample\x03\0\x19\x01p\x15\x01ps\x01p\x1a\x01r\x05\x0c\
-dependencies\x1b\x04kept\x1c\x07samples\x1d\x08warnings\x1c\x05extra\x13\x04\0\x06\
-report\x03\0\x1e\x01j\x01\x1f\x01\x0d\x01@\x01\x06target\x0b\0\x20\x04\0\x04poll\
-\x01!\x04\0\x1cpolliwog:plugin/poller@0.1.0\x05\x08\x04\0\x1bpolliwog:sdk/export\
-s-poller\x04\0\x0b\x14\x01\0\x0eexports-poller\x03\0\0\0G\x09producers\x01\x0cpr\
-ocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x07\x04\0\x05error\x03\0\x0c\x01n\x02\x07skipped\x0bindependent\x04\0\x10depend\
+ency-flags\x03\0\x0e\x01ks\x01kz\x01ku\x01k\x03\x01ky\x01k\x01\x01ps\x01p\x07\x01\
+r\x12\x04names\x05title\x10\x04kind\x10\x06status\x09\x05flags\x0f\x04code\x11\x0a\
+latency-ms\x12\x0bdescription\x10\x06impact\x10\x0achecked-at\x13\x0cvalid-for-m\
+s\x14\x05error\x15\x0derror-message\x10\x07contact\x15\x0dcheck-details\x15\x04l\
+ink\x10\x07runs-on\x16\x05extra\x17\x04\0\x0adependency\x03\0\x18\x01m\x03\x05ga\
+uge\x07counter\x07untyped\x04\0\x0bsample-kind\x03\0\x1a\x01p\x05\x01r\x08\x04na\
+mes\x04kind\x1b\x06labels\x1c\x05valueu\x04help\x10\x04unit\x10\x0adependency\x10\
+\x05extra\x17\x04\0\x06sample\x03\0\x1d\x01p\x19\x01k\x0d\x01p\x1e\x01r\x08\x0cd\
+ependencies\x1f\x04kept\x16\x04gone\x16\x12error-unless-known\x20\x07samples!\x08\
+warnings\x16\x0cnext-poll-ms\x14\x05extra\x17\x04\0\x06report\x03\0\"\x01j\x01#\x01\
+\x0d\x01@\x01\x06target\x0b\0$\x04\0\x04poll\x01%\x04\0\x1cpolliwog:plugin/polle\
+r@0.1.0\x05\x08\x04\0\x1bpolliwog:sdk/exports-poller\x04\0\x0b\x14\x01\0\x0eexpo\
+rts-poller\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070\
+.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

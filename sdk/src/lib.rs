@@ -53,7 +53,7 @@ pub mod bindings;
 
 pub use bindings::exports::polliwog::plugin::definition::{Descriptor, SecretSpec, SettingsProblem};
 pub use bindings::exports::polliwog::plugin::notifier::{Alert, DeliveryRules, Notification};
-pub use bindings::exports::polliwog::plugin::poller::{Dependency, Report, Sample, SampleKind};
+pub use bindings::exports::polliwog::plugin::poller::{Dependency, DependencyFlags, Report, Sample, SampleKind};
 pub use bindings::exports::polliwog::plugin::setup::{Guide, Member};
 pub use bindings::polliwog::plugin::types::{Endpoint, Error as CallError, Extra, Failure, Label, Status};
 pub use notifier::{Event, ExportedNotifier, Message, Notifier, NotifierInfo, escape_html};

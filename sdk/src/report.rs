@@ -1,6 +1,12 @@
 //! Builders for reports.
 
-use crate::{CallError, Dependency, Failure, Label, Report, Sample, SampleKind, Status};
+use crate::{CallError, Dependency, DependencyFlags, Failure, Label, Report, Sample, SampleKind, Status};
+use std::time::Duration;
+
+/// Returns a time in the contract's milliseconds, at most 49 days.
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
 
 impl Dependency {
     /// Creates a dependency with a name and a status. The other fields are public and can be set from the source.
@@ -10,17 +16,19 @@ impl Dependency {
             title: None,
             kind: None,
             status,
-            skipped: false,
+            flags: DependencyFlags::empty(),
             code: None,
             latency_ms: None,
             description: None,
             impact: None,
             checked_at: None,
+            valid_for_ms: None,
             error: None,
             error_message: None,
             contact: None,
             check_details: None,
-            parent: None,
+            link: None,
+            runs_on: Vec::new(),
             extra: Vec::new(),
         }
     }
@@ -47,7 +55,7 @@ impl Dependency {
 
     /// Creates a dependency whose check was skipped on purpose. It counts as ok.
     pub fn skipped(name: impl Into<String>) -> Self {
-        Self { skipped: true, ..Self::ok(name) }
+        Self { flags: DependencyFlags::SKIPPED, ..Self::ok(name) }
     }
 
     /// Sets the display name.
@@ -80,10 +88,56 @@ impl Dependency {
         Self { description: Some(description.into()), ..self }
     }
 
-    /// Sets the name of the dependency in this report that this one runs on.
+    /// Sets the consequence while it is critical, at most 1 KiB.
     #[must_use]
-    pub fn with_parent(self, name: impl Into<String>) -> Self {
-        Self { parent: Some(name.into()), ..self }
+    pub fn with_impact(self, impact: impl Into<String>) -> Self {
+        Self { impact: Some(impact.into()), ..self }
+    }
+
+    /// Sets when the source checked it, in milliseconds since 1970.
+    #[must_use]
+    pub fn with_checked_at(self, millis: i64) -> Self {
+        Self { checked_at: Some(millis), ..self }
+    }
+
+    /// Sets how long after the check the state is current: until then it is not stale although polls fail, and later it is
+    /// stale although polls keep it.
+    #[must_use]
+    pub fn with_valid_for(self, duration: Duration) -> Self {
+        Self { valid_for_ms: Some(millis(duration)), ..self }
+    }
+
+    /// Sets the address of the object in the user interface of its source, with http or https.
+    #[must_use]
+    pub fn with_link(self, url: impl Into<String>) -> Self {
+        Self { link: Some(url.into()), ..self }
+    }
+
+    /// Adds the name of a dependency in this report that this one runs on, for example the node of a guest. Its alert is
+    /// held back while that one fails.
+    #[must_use]
+    pub fn with_runs_on(mut self, name: impl Into<String>) -> Self {
+        self.runs_on.push(name.into());
+        self
+    }
+
+    /// Says that the status has another cause than the state of what it runs on ("93 % full"), so that its alert is not held
+    /// back.
+    #[must_use]
+    pub fn independent(self) -> Self {
+        Self { flags: self.flags | DependencyFlags::INDEPENDENT, ..self }
+    }
+
+    /// Sets whether the check was skipped on purpose. If so, it counts as ok.
+    #[must_use]
+    pub fn with_skipped(self, is_skipped: bool) -> Self {
+        let differs = self.is_skipped() != is_skipped;
+        Self { flags: if differs { self.flags ^ DependencyFlags::SKIPPED } else { self.flags }, ..self }
+    }
+
+    /// Whether the check was skipped on purpose.
+    pub fn is_skipped(&self) -> bool {
+        self.flags & DependencyFlags::SKIPPED == DependencyFlags::SKIPPED
     }
 
     /// Sets the error of the source, as JSON of at most 64 KiB.
@@ -103,7 +157,16 @@ impl Sample {
     /// Creates a gauge. `name` is a Prometheus metric name with its unit as suffix (`_bytes`, `_seconds`, `_ratio`).
     /// The host adds the target's labels and removes values that are not finite.
     pub fn gauge(name: impl Into<String>, value: f64) -> Self {
-        Self { name: name.into(), kind: SampleKind::Gauge, labels: Vec::new(), value, extra: Vec::new() }
+        Self {
+            name: name.into(),
+            kind: SampleKind::Gauge,
+            labels: Vec::new(),
+            value,
+            help: None,
+            unit: None,
+            dependency: None,
+            extra: Vec::new(),
+        }
     }
 
     /// Creates a counter, which only increases or restarts at 0. The name should end in `_total`.
@@ -116,6 +179,24 @@ impl Sample {
     pub fn with_label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.push(Label { name: name.into(), value: value.into() });
         self
+    }
+
+    /// Sets the description of the metric, one sentence.
+    #[must_use]
+    pub fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// Sets the base unit: `seconds`, `bytes`, `celsius`, ...
+    #[must_use]
+    pub fn with_unit(self, unit: impl Into<String>) -> Self {
+        Self { unit: Some(unit.into()), ..self }
+    }
+
+    /// Sets the dependency of the report that the value is about. Its page shows the value.
+    #[must_use]
+    pub fn about(self, dependency: impl Into<String>) -> Self {
+        Self { dependency: Some(dependency.into()), ..self }
     }
 }
 
@@ -149,8 +230,11 @@ impl Report {
         Self {
             dependencies: Vec::new(),
             kept: Vec::new(),
+            gone: Vec::new(),
+            error_unless_known: None,
             samples: Vec::new(),
             warnings: Vec::new(),
+            next_poll_ms: None,
             extra: Vec::new(),
         }
     }
@@ -159,6 +243,25 @@ impl Report {
     /// ends in `/`.
     pub fn keep(&mut self, names: impl Into<String>) {
         self.kept.push(names.into());
+    }
+
+    /// Ends the alerts of dependencies that were removed from the source on purpose, for example a guest that was deleted on
+    /// a node that answers. `names` is a name or a name prefix that ends in `/`.
+    pub fn remove(&mut self, names: impl Into<String>) {
+        self.gone.push(names.into());
+    }
+
+    /// Lets the poll fail with `error` unless the report has a dependency that earlier reports of the target had or, if
+    /// there is no earlier report, one whose status is not unknown. For a report from a response that is not 2xx.
+    #[must_use]
+    pub fn or_fail_unless_known(self, error: CallError) -> Self {
+        Self { error_unless_known: Some(error), ..self }
+    }
+
+    /// Sets when the next poll is useful. The host keeps to the shortest and the longest interval of the target.
+    #[must_use]
+    pub fn with_next_poll(self, delay: Duration) -> Self {
+        Self { next_poll_ms: Some(millis(delay)), ..self }
     }
 
     /// Adds a warning, for example about a part that could not be read. The host removes repeated warnings.

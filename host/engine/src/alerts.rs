@@ -159,17 +159,18 @@ impl Reading for KnownReading<'_> {
                 title: record.reported.title.as_deref(),
                 message: record.reported.error_message.as_deref(),
             }),
-            Health::Healthy | Health::Unknown | Health::Missing => None,
+            Health::Healthy | Health::Unknown | Health::Missing | Health::Gone => None,
         });
         findings.collect()
     }
 
     fn health(&self, dependency: &str) -> Health {
-        self.get(dependency).map_or(Health::Missing, health)
+        self.get(dependency).map_or(Health::Gone, health)
     }
 
-    fn parent(&self, dependency: &str) -> Option<&str> {
-        self.get(dependency)?.reported.parent.as_deref()
+    fn runs_on(&self, dependency: &str) -> &[String] {
+        let record = self.get(dependency).filter(|record| !record.reported.independent);
+        record.map_or(&[], |record| &record.reported.runs_on)
     }
 
     fn is_down(&self) -> bool {

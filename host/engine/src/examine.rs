@@ -45,7 +45,7 @@ impl Examiner<'_> {
             steps.push(passed("request", "others", None, format!("{} more requests", exchanges.len() - REQUESTS)));
         }
         let wall = Some(done.usage.wall);
-        match done.outcome {
+        match target.judged(done.outcome) {
             Outcome::Success(report) => {
                 let count = report.dependencies.len();
                 let plural = if count == 1 { "dependency" } else { "dependencies" };

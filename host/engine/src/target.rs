@@ -5,7 +5,7 @@ use catalog::PluginSet;
 use config::{Limits, OtlpConfig, TargetConfig};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
 use mail::{Account, PASSWORD, Settings};
-use model::{TargetId, Timestamp};
+use model::{Outcome, TargetId, Timestamp};
 use sandbox::{Job, Plugin};
 use scheduler::{Change, TargetSpec};
 use sha2::{Digest, Sha256};
@@ -71,6 +71,12 @@ impl RuntimeTarget {
     /// The known state, including results that are not on disk yet.
     pub fn known(&self) -> MutexGuard<'_, KnownState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the outcome of a poll for this target: its report, or the error that the report has in case it is not one of
+    /// this target.
+    pub fn judged(&self, outcome: Outcome) -> Outcome {
+        self.known().judged(outcome)
     }
 
     /// Restores the known state of an earlier run.

@@ -161,6 +161,8 @@ pub enum Resolution {
     Recovered,
     /// The dependency is no longer reported.
     Missing,
+    /// The dependency was removed from its source on purpose.
+    Gone,
     /// The target was removed.
     Removed,
     /// The target was disabled.
@@ -169,13 +171,14 @@ pub enum Resolution {
 
 impl Resolution {
     /// All reasons.
-    pub const ALL: [Self; 4] = [Self::Recovered, Self::Missing, Self::Removed, Self::Disabled];
+    pub const ALL: [Self; 5] = [Self::Recovered, Self::Missing, Self::Gone, Self::Removed, Self::Disabled];
 
     /// Returns the name used in API and files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
             Self::Missing => "missing",
+            Self::Gone => "gone",
             Self::Removed => "removed",
             Self::Disabled => "disabled",
         }

@@ -1,7 +1,8 @@
 //! The report of a poll.
 
-use crate::Timestamp;
+use crate::{Failure, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// JSON text. The creator has checked that it is valid. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Dependency {
     pub status: Status,
     /// Whether the check was skipped on purpose; it is recorded as ok.
     pub skipped: bool,
+    /// Whether the status has another cause than what the dependency runs on.
+    pub independent: bool,
     /// The code that the source reported.
     pub code: Option<i32>,
     /// The latency in milliseconds, finite and not negative.
@@ -84,6 +87,8 @@ pub struct Dependency {
     pub impact: Option<String>,
     /// The time at which the source checked the dependency.
     pub checked_at: Option<Timestamp>,
+    /// How long after the check the status is current; `None` as long as polls succeed.
+    pub valid_for: Option<Duration>,
     /// The error that the source reported.
     pub error: Option<Json>,
     /// The error message for users.
@@ -92,8 +97,10 @@ pub struct Dependency {
     pub contact: Option<Json>,
     /// Details of the check, as a JSON object.
     pub check_details: Option<Json>,
-    /// The dependency of the same report that this one runs on.
-    pub parent: Option<String>,
+    /// The address of the object in the user interface of its source, with http or https.
+    pub link: Option<Box<str>>,
+    /// The dependencies of the same report that this one runs on, without cycles.
+    pub runs_on: Vec<String>,
 }
 
 impl Dependency {
@@ -105,16 +112,19 @@ impl Dependency {
             kind: "other".to_owned(),
             status,
             skipped: false,
+            independent: false,
             code: None,
             latency_ms: None,
             description: None,
             impact: None,
             checked_at: None,
+            valid_for: None,
             error: None,
             error_message: None,
             contact: None,
             check_details: None,
-            parent: None,
+            link: None,
+            runs_on: Vec::new(),
         }
     }
 }
@@ -152,6 +162,19 @@ pub struct Sample {
     pub labels: Vec<(String, String)>,
     /// The value.
     pub value: f64,
+    /// The description of the metric.
+    pub help: Option<Box<str>>,
+    /// The base unit.
+    pub unit: Option<Box<str>>,
+    /// The dependency of the same report that the value is about.
+    pub dependency: Option<Box<str>>,
+}
+
+impl Sample {
+    /// Creates a sample with a name and a value only.
+    pub fn new(name: impl Into<String>, kind: SampleKind, value: f64) -> Self {
+        Self { name: name.into(), kind, labels: Vec::new(), value, help: None, unit: None, dependency: None }
+    }
 }
 
 /// The report of one poll. Names are unique; every field is within the limits.
@@ -161,8 +184,14 @@ pub struct Report {
     pub dependencies: Vec<Dependency>,
     /// Names, or prefixes ending in `/`, of dependencies that this poll did not check.
     pub kept: Vec<String>,
+    /// Names, or prefixes ending in `/`, of dependencies that were removed from the source on purpose.
+    pub gone: Vec<String>,
+    /// The failure of this poll, if the report has no dependency that the target is known to have.
+    pub error_unless_known: Option<Box<Failure>>,
     /// The samples.
     pub samples: Vec<Sample>,
     /// Warnings about skipped parts, with the reason and without duplicates.
     pub warnings: Vec<String>,
+    /// When the next poll is useful, from now.
+    pub next_poll: Option<Duration>,
 }

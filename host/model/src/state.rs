@@ -48,6 +48,8 @@ pub struct Volatile {
     pub latency_ms: Option<f64>,
     /// The current latency window.
     pub window: Option<LatencyPoint>,
+    /// Whether the state was older than [`Dependency::valid_for`] at the last poll.
+    pub is_expired: bool,
 }
 
 /// The state of one dependency.
@@ -163,7 +165,15 @@ impl TargetState {
         self.schedule.last_success.map_or(1.0, |at| (now.since(at).as_secs_f64() / longest).min(1.0))
     }
 
-    /// Returns true if the dependencies' last statuses are out of date.
+    /// Returns true if the last status of a dependency of this target is out of date.
+    pub fn is_stale_in(&self, dependency: &DependencyState) -> bool {
+        match dependency.record.reported.valid_for {
+            Some(_) => dependency.volatile.is_expired || self.place.lacks_plugin(),
+            None => self.is_stale(),
+        }
+    }
+
+    /// Returns true if the last statuses of its dependencies are out of date, apart from those with a validity.
     pub fn is_stale(&self) -> bool {
         self.observed.stale_since.is_some() || self.place.lacks_plugin()
     }

@@ -81,7 +81,7 @@ impl Alert {
     }
 
     /// Whether a finding changes nothing, because the alert fires with the same status and texts. The caller checks
-    /// that the dependency has no parent.
+    /// that the dependency runs on no other.
     pub(crate) fn is_repeated_by(&self, finding: &Finding<'_>) -> bool {
         let AlertRecord { state, status, title, message, ancestors, .. } = &*self.record;
         let is_settled = *state == AlertState::Firing && self.streak == 0 && self.awaits.is_none();

@@ -78,6 +78,8 @@ pub enum Health {
     Unknown,
     /// The dependency is no longer reported.
     Missing,
+    /// The dependency was removed on purpose.
+    Gone,
 }
 
 /// An unhealthy dependency.
@@ -106,8 +108,8 @@ pub trait Reading {
     fn findings(&self) -> Vec<Finding<'_>>;
     /// Returns the state of a dependency.
     fn health(&self, dependency: &str) -> Health;
-    /// Returns the dependency of the same report that this one runs on.
-    fn parent(&self, dependency: &str) -> Option<&str>;
+    /// Returns the dependencies of the same report that this one runs on, and that can be the cause of its status.
+    fn runs_on(&self, dependency: &str) -> &[String];
     /// Returns whether the report has dependencies and none of them is healthy.
     fn is_down(&self) -> bool;
 }

@@ -72,6 +72,7 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
             match resolution {
                 Resolution::Recovered => format!("recovered after {lasted}"),
                 Resolution::Missing => format!("no longer reported, after {lasted}"),
+                Resolution::Gone => format!("over because it was removed, after {lasted}"),
                 Resolution::Removed => {
                     let noun = if record.subject.class() == Class::Channel { "channel" } else { "target" };
                     format!("over because the {noun} was removed, after {lasted}")

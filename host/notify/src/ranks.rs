@@ -3,26 +3,39 @@
 
 use crate::input::Reading;
 use model::TargetId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Most ancestors of a dependency that are considered.
-const MAX_ANCESTORS: usize = 16;
+const MAX_ANCESTORS: usize = 64;
+/// Most names that are examined for the ancestors of a dependency.
+const MAX_EXAMINED: usize = 256;
 
-/// Returns the names of the dependencies that `dependency` runs on, the nearest first.
-///
-/// In a cycle of parents, the dependency with the least name has no parent.
+/// Returns the names of the dependencies that `dependency` runs on, directly or through others, the nearest first. Of
+/// several that run on each other, one with a lesser name explains those with greater names.
 pub(crate) fn ancestors(reading: &dyn Reading, dependency: &str) -> Vec<String> {
-    let mut chain = vec![dependency];
-    while chain.len() <= MAX_ANCESTORS {
-        let Some(parent) = chain.last().and_then(|last| reading.parent(last)) else { break };
-        if let Some(entry) = chain.iter().position(|name| *name == parent) {
-            let least = (entry..chain.len()).min_by_key(|at| chain[*at]).unwrap_or(entry);
-            chain.truncate(least + 1);
-            break;
-        }
-        chain.push(parent);
+    let (mut found, is_cyclic) = reachable(reading, dependency);
+    if is_cyclic {
+        found.retain(|name| *name < dependency || !reachable(reading, name).0.contains(&dependency));
     }
-    chain.into_iter().skip(1).map(ToOwned::to_owned).collect()
+    found.into_iter().map(ToOwned::to_owned).collect()
+}
+
+/// Returns the names that a dependency runs on, the nearest first, and whether one of them runs on it.
+fn reachable<'a>(reading: &'a dyn Reading, dependency: &'a str) -> (Vec<&'a str>, bool) {
+    let (mut found, mut seen, mut is_cyclic) = (vec![dependency], HashSet::from([dependency]), false);
+    let (mut at, mut examined) = (0, 0);
+    while let Some(from) = found.get(at).copied() {
+        at += 1;
+        for name in reading.runs_on(from) {
+            examined += 1;
+            if examined > MAX_EXAMINED || found.len() > MAX_ANCESTORS {
+                return (found.split_off(1), is_cyclic);
+            }
+            is_cyclic |= name == dependency;
+            found.extend(Some(name.as_str()).filter(|name| seen.insert(name)));
+        }
+    }
+    (found.split_off(1), is_cyclic)
 }
 
 /// A target, or one dependency of it, that another target needs.
@@ -83,34 +96,55 @@ mod tests {
     use super::*;
     use crate::input::{Finding, Health};
 
-    struct Parents(&'static [(&'static str, &'static str)]);
+    /// What each dependency runs on.
+    struct RunsOn(BTreeMap<&'static str, Vec<String>>);
 
-    impl Reading for Parents {
+    impl Reading for RunsOn {
         fn findings(&self) -> Vec<Finding<'_>> {
             Vec::new()
         }
         fn health(&self, _: &str) -> Health {
             Health::Unknown
         }
-        fn parent(&self, dependency: &str) -> Option<&str> {
-            self.0.iter().find(|(child, _)| *child == dependency).map(|(_, parent)| *parent)
+        fn runs_on(&self, dependency: &str) -> &[String] {
+            self.0.get(dependency).map_or(&[], Vec::as_slice)
         }
         fn is_down(&self) -> bool {
             false
         }
     }
 
+    fn runs_on(all: &[(&'static str, &str)]) -> RunsOn {
+        let names = |names: &str| names.split_whitespace().map(str::to_owned).collect();
+        RunsOn(all.iter().map(|(name, others)| (*name, names(others))).collect())
+    }
+
     #[test]
-    fn cycles_of_parents_are_cut_at_the_least_name() {
-        let parents =
-            Parents(&[("vm", "node"), ("node", "rack"), ("b", "c"), ("c", "a"), ("a", "b"), ("x", "c"), ("s", "s")]);
-        let check = |name: &str, expected: &[&str]| assert_eq!(ancestors(&parents, name), expected, "{name}");
-        check("vm", &["node", "rack"]);
-        check("rack", &[]);
+    fn ancestors_are_all_that_it_runs_on_the_nearest_first() {
+        let all = runs_on(&[
+            ("vm", "node pool"),
+            ("node", "rack"),
+            ("pool", "disk1 disk2"),
+            ("disk1", "rack"),
+            ("rack", "site"),
+        ]);
+        let check = |name: &str, expected: &[&str]| assert_eq!(ancestors(&all, name), expected, "{name}");
+        check("vm", &["node", "pool", "rack", "disk1", "disk2", "site"]);
+        check("pool", &["disk1", "disk2", "rack", "site"]);
+        check("site", &[]);
+        let many: Vec<String> = (0..1_000).map(|n| format!("d{n}")).collect();
+        let wide = RunsOn([("wide", many)].into());
+        assert_eq!(ancestors(&wide, "wide").len(), MAX_ANCESTORS);
+    }
+
+    #[test]
+    fn of_those_that_run_on_each_other_the_least_explains_the_others() {
+        let all = runs_on(&[("b", "c"), ("c", "a"), ("a", "b"), ("x", "c"), ("s", "s")]);
+        let check = |name: &str, expected: &[&str]| assert_eq!(ancestors(&all, name), expected, "{name}");
         check("a", &[]);
-        check("b", &["c", "a"]);
-        check("c", &["a"]);
-        check("x", &["c", "a"]);
+        check("b", &["a"]);
+        check("c", &["a", "b"]);
+        check("x", &["c", "a", "b"]);
         check("s", &[]);
     }
 

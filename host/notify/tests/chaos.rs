@@ -192,9 +192,10 @@ impl Run {
         }
         let chance = [0.0, 0.5][self.random.random_range(0..2)];
         for name in DEPENDENCIES {
-            let parent = DEPENDENCIES[self.random.random_range(0..4)];
+            let others = (0..self.random.random_range(1..4)).map(|_| self.random.random_range(0..4));
+            let others: Vec<String> = others.map(|at| DEPENDENCIES[at].to_owned()).collect();
             if self.random.random_bool(chance) {
-                report.parents.insert(name.to_owned(), parent.to_owned());
+                report.runs_on.insert(name.to_owned(), others);
             }
         }
         report

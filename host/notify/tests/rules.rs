@@ -105,12 +105,12 @@ fn an_unreachable_target_is_one_alert() {
 }
 
 #[test]
-fn a_broken_parent_explains_its_children() {
+fn what_a_dependency_runs_on_explains_it() {
     let mut world = world(&["a"]);
-    let parents = [("vm", "node"), ("node", "rack")];
+    let runs_on = [("vm", "node"), ("node", "rack")];
     let report = |rack, node, vm| Report {
         statuses: [("rack", rack), ("node", node), ("vm", vm)].map(|(n, s): (&str, _)| (n.to_owned(), s)).into(),
-        parents: parents.map(|(child, parent)| (child.to_owned(), parent.to_owned())).into(),
+        runs_on: runs_on.map(|(name, other)| (name.to_owned(), vec![other.to_owned()])).into(),
         ..Report::default()
     };
     let twice = |world: &mut World, report: Report| {
@@ -138,15 +138,46 @@ fn a_broken_parent_explains_its_children() {
 }
 
 #[test]
-fn a_parent_that_is_reported_later_explains_its_child() {
+fn what_it_runs_on_explains_it_if_reported_later() {
     let mut world = world(&["a"]);
     confirm(&mut world, "a", Critical);
     world.advance(60);
     let (db, node) = (Subject::dependency(&id("a"), "db"), Subject::dependency(&id("a"), "node"));
     let statuses = ["db", "node"].map(|name| (name.to_owned(), Critical)).into();
-    let parents = [("db".to_owned(), "node".to_owned())].into();
-    world.report("a", &Report { statuses, parents, ..Report::default() });
+    let runs_on = [("db".to_owned(), vec!["node".to_owned()])].into();
+    world.report("a", &Report { statuses, runs_on, ..Report::default() });
     assert_eq!(world.record(&db).unwrap().suppressed_by, Some(node));
+}
+
+#[test]
+fn one_of_several_that_it_runs_on_explains_it() {
+    let mut world = world(&["a"]);
+    let report = |disk: Status| Report {
+        statuses: [("disk1", Ok), ("disk2", disk), ("pool", Critical)]
+            .map(|(name, status)| (name.to_owned(), status))
+            .into(),
+        runs_on: [("pool".to_owned(), vec!["disk1".to_owned(), "disk2".to_owned()])].into(),
+        ..Report::default()
+    };
+    for _ in 0..2 {
+        world.report("a", &report(Critical));
+        world.advance(20);
+    }
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("a/disk2", Firing)]));
+}
+
+#[test]
+fn what_was_removed_on_purpose_ends_its_alert_with_that_reason() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.advance(60);
+    world.news();
+    world.report("a", &Report { gone: vec!["db".to_owned()], ..Report::default() });
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+    let summary = &world.notifications.last().unwrap().1.alerts[0].summary;
+    assert!(summary.starts_with("over because it was removed"), "{summary}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Invalid output is repaired with a warning if that is safe, otherwise refused.
 
 mod json;
+mod runs_on;
 
 use crate::host::v0_1::{poller, types};
 use crate::limits::Limits;
@@ -28,6 +29,10 @@ const TIMES: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
 const SHOWN_REPAIRS: usize = 50;
 /// Maximum length of a failure's code in bytes.
 const CODE: usize = 64;
+/// Maximum length of an address in bytes.
+const LINK: usize = 2048;
+/// Maximum length of a unit in bytes.
+const UNIT: usize = 64;
 
 /// Converts the result of a poll.
 pub(crate) fn outcome(result: Result<poller::Report, types::Error>, limits: &Limits) -> Result<Report, Failure> {
@@ -94,9 +99,13 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
         let message = too_many("samples", report.samples.len(), limits.samples);
         return Err(refused(FailureCategory::Plugin, "too_many_samples", message));
     }
-    if report.kept.len() > limits.dependencies {
-        let message = too_many("names in kept", report.kept.len(), limits.dependencies);
-        return Err(refused(FailureCategory::Plugin, "too_many_kept", message));
+    for (names, what, code) in
+        [(&report.kept, "names in kept", "too_many_kept"), (&report.gone, "names in gone", "too_many_gone")]
+    {
+        if names.len() > limits.dependencies {
+            let message = too_many(what, names.len(), limits.dependencies);
+            return Err(refused(FailureCategory::Plugin, code, message));
+        }
     }
     let mut repairs = Repairs::default();
     for name in names(&mut report).filter(|name| name.contains(model::is_invisible)) {
@@ -108,9 +117,9 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
     let mut dependencies: Vec<Dependency> = (dependencies.into_iter())
         .filter_map(|dependency| self::dependency(dependency, &mut contact, &mut repairs))
         .collect();
-    check_parents(&mut dependencies, &mut repairs);
+    runs_on::check(&mut dependencies, &mut repairs);
     let samples = samples(report.samples, &mut repairs);
-    let kept = report.kept.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
+    let names = |names: Vec<String>| names.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
     let mut seen = HashSet::new();
     let mut warnings: Vec<String> = report.warnings.into_iter().map(|warning| cleaned(warning, MESSAGE)).collect();
     warnings.extend(repairs.shown);
@@ -119,13 +128,22 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
     }
     warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
     warnings.truncate(limits.warnings);
-    Ok(Report { dependencies, kept, samples, warnings })
+    Ok(Report {
+        dependencies,
+        kept: names(report.kept),
+        gone: names(report.gone),
+        error_unless_known: report.error_unless_known.map(|error| Box::new(failure(error))),
+        samples,
+        warnings,
+        next_poll: report.next_poll_ms.map(|ms| Duration::from_millis(ms.into())),
+    })
 }
 
 /// Returns all names of dependencies in a report, including references.
 fn names(report: &mut poller::Report) -> impl Iterator<Item = &mut String> {
-    let of_dependencies = report.dependencies.iter_mut().flat_map(|d| [&mut d.name].into_iter().chain(&mut d.parent));
-    of_dependencies.chain(&mut report.kept)
+    let of_dependencies = report.dependencies.iter_mut().flat_map(|d| [&mut d.name].into_iter().chain(&mut d.runs_on));
+    let of_samples = report.samples.iter_mut().filter_map(|sample| sample.dependency.as_mut());
+    of_dependencies.chain(of_samples).chain(&mut report.kept).chain(&mut report.gone)
 }
 
 /// Removes repeated names. The last dependency with a name replaces the first one at its position.
@@ -213,21 +231,33 @@ fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repair
         }
         good
     });
+    let link = found.link.filter(|link| {
+        let good = link.len() <= LINK && is_link(link);
+        if !good {
+            repairs
+                .note(format!("link of {name:?} is omitted: it is not an http or https URL of at most {LINK} bytes"));
+        }
+        good
+    });
+    let skipped = found.flags.contains(poller::DependencyFlags::SKIPPED);
     Some(Dependency {
         title: text(found.title, NAME),
         kind: text(found.kind, NAME).unwrap_or_else(|| "other".to_owned()),
-        status: if found.skipped { Status::Ok } else { status(found.status) },
-        skipped: found.skipped,
+        status: if skipped { Status::Ok } else { status(found.status) },
+        skipped,
+        independent: found.flags.contains(poller::DependencyFlags::INDEPENDENT),
         code: found.code,
         latency_ms,
         description: text(found.description, DESCRIPTION),
         impact: text(found.impact, MESSAGE),
         checked_at: checked_at.map(Timestamp::from_millis),
+        valid_for: found.valid_for_ms.map(|ms| Duration::from_millis(ms.into())),
         error,
         error_message: text(found.error_message, MESSAGE),
         contact,
         check_details,
-        parent: found.parent,
+        link: link.map(Into::into),
+        runs_on: found.runs_on,
         name,
     })
 }
@@ -241,44 +271,14 @@ fn status(status: types::Status) -> Status {
     }
 }
 
-/// Removes parents that are not in the report, and parents that form a cycle.
-fn check_parents(dependencies: &mut [Dependency], repairs: &mut Repairs) {
-    if dependencies.iter().all(|dependency| dependency.parent.is_none()) {
-        return;
-    }
-    let place: HashMap<&str, usize, RandomState> =
-        dependencies.iter().enumerate().map(|(index, dependency)| (dependency.name.as_str(), index)).collect();
-    let parents: Vec<Option<usize>> = (dependencies.iter())
-        .map(|dependency| dependency.parent.as_deref().and_then(|parent| place.get(parent).copied()))
-        .collect();
-    let cyclic = on_cycles(&parents);
-    for (index, dependency) in dependencies.iter_mut().enumerate() {
-        let missing = dependency.parent.is_some() && parents[index].is_none();
-        if missing || cyclic[index] {
-            let why = if missing { "is not in the report" } else { "is part of a cycle" };
-            repairs.note(format!("the parent of {:?} is omitted: it {why}", dependency.name));
-            dependency.parent = None;
-        }
-    }
-}
-
-/// Returns for each node whether it is on a cycle. Each node is visited once.
-fn on_cycles(parents: &[Option<usize>]) -> Vec<bool> {
-    let mut cyclic = vec![false; parents.len()];
-    let mut walk_of = vec![usize::MAX; parents.len()];
-    for start in 0..parents.len() {
-        let mut at = Some(start);
-        while let Some(node) = at.filter(|&node| walk_of[node] == usize::MAX) {
-            walk_of[node] = start;
-            at = parents[node];
-        }
-        let mut node = at.filter(|&node| walk_of[node] == start && !cyclic[node]);
-        while let Some(next) = node.filter(|&node| !cyclic[node]) {
-            cyclic[next] = true;
-            node = parents[next];
-        }
-    }
-    cyclic
+/// Whether a text is the absolute address of a page: http or https with a host, without user information and blanks.
+fn is_link(link: &str) -> bool {
+    let good =
+        |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
+    let rest = link.strip_prefix("https://").or_else(|| link.strip_prefix("http://"));
+    let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let names_host = authority.is_some_and(|host| !host.is_empty() && !host.starts_with(':') && !host.contains('@'));
+    names_host && link.bytes().all(good)
 }
 
 fn samples(found: Vec<poller::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
@@ -315,7 +315,18 @@ fn samples(found: Vec<poller::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
             None => {
                 kinds.insert(name.clone(), kind);
                 let labels = sample.labels.into_iter().map(|label| (label.name, cleaned(label.value, NAME))).collect();
-                samples.push(Sample { name, kind, labels, value: sample.value });
+                let text = |text: Option<String>, longest| {
+                    text.map(|text| cleaned(text, longest).into_boxed_str()).filter(|text| !text.is_empty())
+                };
+                samples.push(Sample {
+                    name,
+                    kind,
+                    labels,
+                    value: sample.value,
+                    help: text(sample.help, MESSAGE),
+                    unit: text(sample.unit, UNIT),
+                    dependency: sample.dependency.filter(|name| name.len() <= NAME).map(Into::into),
+                });
             }
         }
     }

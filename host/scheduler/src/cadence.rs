@@ -57,7 +57,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    fn clamp(&self, seconds: f64) -> f64 {
+    /// Returns the nearest interval within the bounds, in seconds.
+    pub(crate) fn clamp(&self, seconds: f64) -> f64 {
         seconds.min(self.max.as_secs_f64()).max(self.min.as_secs_f64())
     }
 }
@@ -123,6 +124,13 @@ pub(crate) fn jittered(computed: &Computed, unit: f64) -> Duration {
     }
     let spread = 1.0 + (2.0 * unit - 1.0) * JITTER;
     Duration::from_secs_f64(computed.bounds.clamp(computed.interval.as_secs_f64() * spread))
+}
+
+/// Returns the delay until the next poll for a plugin's wish, within the bounds and the budget of polls. `unit` is uniform in
+/// [0, 1): the poll is up to 5 % later, so that targets with the same wish are not polled together.
+pub(crate) fn wished(computed: &Computed, wish: Duration, unit: f64) -> Duration {
+    let wanted = computed.bounds.clamp(wish.as_secs_f64()) * computed.scores.stretch;
+    Duration::from_secs_f64(computed.bounds.clamp(wanted * (1.0 + unit * JITTER)))
 }
 
 /// The scores of a target; `staleness` and `activity` are in [0, 1].
@@ -226,6 +234,18 @@ mod tests {
             assert!((aimed - seconds).abs() < 1e-9, "{aimed}");
         }
         assert_eq!(activity(&Bounds { max: BOUNDS.min, ..BOUNDS }, 5.0), 1.0);
+    }
+
+    #[test]
+    fn a_wish_stays_within_the_bounds_and_the_budget() {
+        let at = |wish: u64, stretch, unit| {
+            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, wanted: 0.0, stretch };
+            let computed = compute(Cadence::Adaptive, BOUNDS, scores, Load::default(), None);
+            wished(&computed, Duration::from_millis(wish), unit).as_secs_f64()
+        };
+        assert_eq!((at(60_000, 1.0, 0.0), at(60_000, 1.0, 1.0)), (60.0, 63.0));
+        assert_eq!((at(0, 1.0, 0.0), at(u32::MAX.into(), 1.0, 0.9)), (5.0, 300.0));
+        assert_eq!((at(0, 2.0, 0.0), at(200_000, 2.0, 0.0)), (10.0, 300.0), "the budget lengthens it");
     }
 
     #[test]

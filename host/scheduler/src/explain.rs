@@ -122,6 +122,9 @@ fn because(target: &Target) -> String {
         Why::Asked(Ask::ResetBreaker) => "an operator reset its breaker".to_owned(),
         Why::Asked(_) => "an operator requested it".to_owned(),
         Why::Spread { .. } => "it was due together with others, and their polls are spread".to_owned(),
+        Why::Succeeded { wish: Some(wish), .. } => {
+            format!("its plugin requested the next poll {} after the last one", exact(*wish))
+        }
         Why::Succeeded { computed, .. } => {
             format!(
                 "its last poll returned a report, and its {} cadence computed {}{}",
@@ -202,7 +205,13 @@ impl Terms {
 
     fn why(&mut self, target: &Target, now: Moment) {
         match &target.why {
-            Why::Succeeded { computed, after, since } => {
+            Why::Succeeded { computed, after, wish: Some(wish), .. } => {
+                self.computed(computed);
+                self.add("next_poll", exact(*wish), "from the end of the last poll, as its plugin requested");
+                let how = "next_poll·stretch within min_interval and max_interval, up to 5 % later";
+                self.add("delay", exact(*after), how);
+            }
+            Why::Succeeded { computed, after, since, wish: None } => {
                 self.computed(computed);
                 self.jitter(computed, *after);
                 let how = format!("counted from the due time of the last poll, {}", ago(now, *since));

@@ -78,6 +78,8 @@ pub enum Finish {
         changed: bool,
         /// Whether a dependency that is not skipped is critical.
         critical: bool,
+        /// When the plugin finds the next poll useful, from now.
+        next_poll: Option<Duration>,
     },
     /// The poll failed; the next one may succeed.
     Transient {

@@ -28,7 +28,10 @@ pub(crate) enum Why {
     Succeeded {
         computed: Computed,
         after: Duration,
+        /// The moment from which `after` counts.
         since: Moment,
+        /// The plugin's wish, if it was followed.
+        wish: Option<Duration>,
     },
     /// The interval was computed again because the settings or the target's own interval changed.
     Recomputed {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The limit on missing dependencies per target; beyond it, those missing longest are forgotten.
 const MISSING: usize = 1_000;
-/// A prefix may keep a name up to this many slashes, so that 25,000 names of only slashes do not block a lane.
-const KEPT_DEPTH: usize = 16;
+/// A prefix may have up to this many slashes, so that 25,000 names of only slashes do not block a lane.
+const PREFIX_DEPTH: usize = 16;
 /// The error recorded for a critical dependency without an error (the same value as in Depsera).
 const UNHEALTHY: &str = r#"{"unhealthy":true}"#;
 const UNHEALTHY_MESSAGE: &str = "Unhealthy";
@@ -62,6 +62,18 @@ impl KnownState {
         self.dependencies.iter().find(|dependency| dependency.record.reported.name == name)
     }
 
+    /// Returns the outcome of a poll for this target: its report, or the error that it has in case it is not a report of
+    /// this target. It is one if it has a known dependency or, if none is known, one whose status the source knows.
+    pub fn judged(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Success(mut report) = outcome else { return outcome };
+        let Some(error) = report.error_unless_known.take() else { return Outcome::Success(report) };
+        let is_known = match self.dependencies.is_empty() {
+            true => report.dependencies.iter().any(|found| found.status != Status::Unknown),
+            false => self.places(&report.dependencies).iter().any(Option::is_some),
+        };
+        if is_known { Outcome::Success(report) } else { Outcome::Failure(*error) }
+    }
+
     /// Merges an outcome into the known state and returns the changes.
     pub fn merge(&mut self, outcome: Outcome, at: Timestamp, aliases: &Aliases) -> Changes {
         match outcome {
@@ -78,6 +90,7 @@ impl KnownState {
         let first_stale = self.stale_since.is_none();
         self.failure = Some(failure.clone());
         self.stale_since = self.stale_since.or(Some(at));
+        self.expire(at);
         let mut changes = Changes::default();
         if !same {
             let PollFailure { category, code, message, .. } = failure;
@@ -97,9 +110,10 @@ impl KnownState {
         let was_stale = self.stale_since.take().is_some();
         self.last_report = Some(at);
         if was_stale || changes.poll_error.is_some() || self.warnings != report.warnings {
-            self.warnings = report.warnings;
+            self.warnings.clone_from(&report.warnings);
             changes.target = Some(self.target_record());
         }
+        self.forget_gone(&report, &mut changes);
         let places = self.places(&report.dependencies);
         self.mark_missing(&places, &report.kept, at, &mut changes);
         Arc::make_mut(&mut self.dependencies).reserve_exact(places.iter().filter(|place| place.is_none()).count());
@@ -111,7 +125,20 @@ impl KnownState {
             }
         }
         self.forget_surplus(&mut changes);
+        self.expire(at);
         changes
+    }
+
+    /// Notes which states are older than their validity.
+    fn expire(&mut self, at: Timestamp) {
+        let is_expired = |DependencyState { record, volatile }: &DependencyState| {
+            record.reported.valid_for.is_some_and(|valid| volatile.checked_at.after(valid) <= at)
+        };
+        if self.dependencies.iter().any(|dependency| dependency.volatile.is_expired != is_expired(dependency)) {
+            for dependency in Arc::make_mut(&mut self.dependencies) {
+                dependency.volatile.is_expired = is_expired(dependency);
+            }
+        }
     }
 
     /// Returns the position of each reported dependency that is known. Most reports have the order of the last one, and
@@ -198,21 +225,42 @@ impl KnownState {
         for place in places.iter().flatten() {
             is_reported[*place] = true;
         }
-        let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
-        // A name is kept if it is listed, or one of its prefixes that end in a slash.
-        let is_kept = |name: &str| {
-            let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
-            prefixes.chain([name]).any(|part| kept.contains(part))
-        };
+        let kept = Names::new(kept);
         for (DependencyState { record, .. }, is_reported) in
             Arc::make_mut(&mut self.dependencies).iter_mut().zip(is_reported)
         {
-            if !is_reported && record.missing_since.is_none() && !is_kept(&record.reported.name) {
+            if !is_reported && record.missing_since.is_none() && !kept.contain(&record.reported.name) {
                 *record = Arc::new(DependencyRecord { missing_since: Some(at), ..DependencyRecord::clone(record) });
                 self.sketches.remove(&record.slot);
                 changes.urgent.push(record.clone());
             }
         }
+    }
+
+    /// Forgets the dependencies that were removed from the source on purpose.
+    fn forget_gone(&mut self, report: &Report, changes: &mut Changes) {
+        if report.gone.is_empty() {
+            return;
+        }
+        let gone = Names::new(&report.gone);
+        let reported: HashSet<&str> = report.dependencies.iter().map(|found| found.name.as_str()).collect();
+        let known = self.dependencies.iter().map(|dependency| &dependency.record.reported.name);
+        let forgotten = known.filter(|name| gone.contain(name) && !reported.contains(name.as_str()));
+        self.forget(forgotten.cloned().collect(), changes);
+    }
+
+    fn forget(&mut self, names: HashSet<String>, changes: &mut Changes) {
+        if names.is_empty() {
+            return;
+        }
+        for DependencyState { record, .. } in self.dependencies.iter() {
+            if names.contains(&record.reported.name) {
+                self.sketches.remove(&record.slot);
+            }
+        }
+        Arc::make_mut(&mut self.dependencies).retain(|found| !names.contains(&found.record.reported.name));
+        changes.urgent.retain(|record| !names.contains(&record.reported.name));
+        changes.forgotten.extend(names);
     }
 
     /// Forgets one missing dependency, or all of them, because an operator dismissed it. If it is reported again, it
@@ -237,16 +285,27 @@ impl KnownState {
         }
         missing.sort_unstable();
         missing.truncate(missing.len() - MISSING);
-        let forgotten: HashSet<String> = missing.into_iter().map(|(_, name)| name).collect();
-        Arc::make_mut(&mut self.dependencies)
-            .retain(|dependency| !forgotten.contains(&dependency.record.reported.name));
-        changes.urgent.retain(|record| !forgotten.contains(&record.reported.name));
-        changes.forgotten.extend(forgotten);
+        self.forget(missing.into_iter().map(|(_, name)| name).collect(), changes);
     }
 
     fn target_record(&self) -> TargetRecord {
         let (warnings, failure) = (self.warnings.clone(), self.failure.clone());
         TargetRecord { warnings, failure, stale_since: self.stale_since }
+    }
+}
+
+/// Names, and prefixes of names that end in a slash.
+struct Names<'a>(HashSet<&'a str>);
+
+impl<'a> Names<'a> {
+    fn new(names: &'a [String]) -> Self {
+        Self(names.iter().map(String::as_str).collect())
+    }
+
+    /// Whether a name is listed, or one of its prefixes that end in a slash.
+    fn contain(&self, name: &str) -> bool {
+        let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(PREFIX_DEPTH);
+        !self.0.is_empty() && prefixes.chain([name]).any(|part| self.0.contains(part))
     }
 }
 

@@ -18,9 +18,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The format version. It changes with the types below. A file of another version is kept and reported, but not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct SpillWire {
@@ -104,7 +105,10 @@ struct RecordWire {
     error_message: Option<String>,
     contact: Option<String>,
     check_details: Option<String>,
-    parent: Option<String>,
+    independent: bool,
+    valid_for_ms: Option<u64>,
+    link: Option<String>,
+    runs_on: Vec<String>,
     canonical: Option<String>,
     error_state: Option<String>,
     first_seen: i64,
@@ -353,7 +357,10 @@ impl RecordWire {
             error_message: reported.error_message.clone(),
             contact: json(&reported.contact),
             check_details: json(&reported.check_details),
-            parent: reported.parent.clone(),
+            independent: reported.independent,
+            valid_for_ms: reported.valid_for.map(|valid| u64::try_from(valid.as_millis()).unwrap_or(u64::MAX)),
+            link: reported.link.as_deref().map(str::to_owned),
+            runs_on: reported.runs_on.clone(),
             canonical: record.canonical.clone(),
             error_state: json(&record.error_state),
             first_seen: record.first_seen.as_millis(),
@@ -378,7 +385,10 @@ impl RecordWire {
                 error_message: self.error_message,
                 contact: json(self.contact),
                 check_details: json(self.check_details),
-                parent: self.parent,
+                independent: self.independent,
+                valid_for: self.valid_for_ms.map(Duration::from_millis),
+                link: self.link.map(Into::into),
+                runs_on: self.runs_on,
                 ..model::Dependency::new(self.name, status)
             },
             canonical: self.canonical,

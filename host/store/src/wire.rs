@@ -294,6 +294,7 @@ impl LiveWire {
             checked_at: Timestamp::from_millis(report.as_millis() - self.age),
             latency_ms: self.latency_us.map(|us| f64::from(us) / 1000.0),
             window: window.map(LatencyPoint::from),
+            ..Volatile::default()
         };
         (self.slot, volatile)
     }

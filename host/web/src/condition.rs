@@ -22,7 +22,7 @@ impl Condition {
         let record = &dependency.record;
         match record.reported.status {
             _ if record.missing_since.is_some() => Self::Missing,
-            _ if target.is_stale() => Self::Stale,
+            _ if target.is_stale_in(dependency) => Self::Stale,
             _ if record.reported.skipped => Self::Skipped,
             Status::Ok => Self::Ok,
             Status::Warning => Self::Warning,
@@ -34,7 +34,8 @@ impl Condition {
     /// The time since when a dependency is in this condition.
     pub(crate) fn since(self, target: &TargetState, dependency: &DependencyState) -> Timestamp {
         let record = &dependency.record;
-        let stale_since = target.observed.stale_since.filter(|_| self == Self::Stale);
+        let valid_until = record.reported.valid_for.map(|valid| dependency.volatile.checked_at.after(valid));
+        let stale_since = valid_until.or(target.observed.stale_since).filter(|_| self == Self::Stale);
         let since = record.missing_since.or(stale_since).or(record.last_status_change);
         since.unwrap_or(record.first_seen)
     }
@@ -106,6 +107,11 @@ mod tests {
         assert_eq!(since(&fresh, &changed), at(5));
         assert_eq!(since(&stale, &changed), at(9), "it was ok since 5, and is stale since 9");
         assert_eq!((since(&fresh, &gone), since(&stale, &gone)), (at(7), at(7)));
+        let mut old = changed.clone();
+        Arc::make_mut(&mut old.record).reported.valid_for = Some(std::time::Duration::from_millis(6));
+        assert_eq!(since(&stale, &old), at(5), "it is valid while polls fail");
+        (old.volatile.checked_at, old.volatile.is_expired) = (at(2), true);
+        assert_eq!(since(&fresh, &old), at(8), "it is stale although polls succeed");
         Arc::make_mut(&mut changed.record).last_status_change = None;
         assert_eq!(since(&fresh, &changed), at(1));
     }

@@ -194,7 +194,7 @@ fn number(target: &TargetState, dependency: &DependencyState) -> f64 {
     if dependency.record.missing_since.is_some() {
         return 5.0;
     }
-    if target.is_stale() {
+    if target.is_stale_in(dependency) {
         return 4.0;
     }
     match dependency.record.reported.status {

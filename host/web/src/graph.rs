@@ -1,6 +1,6 @@
 //! Targets and what they depend on as a graph: its nodes, the part that is shown, and where each node is drawn. Pure.
 //!
-//! A target depends on the dependencies that it reports, a dependency on its parent. Dependencies of several targets
+//! A target depends on the dependencies that it reports, a dependency on what it runs on. Dependencies of several targets
 //! with one canonical name are one node. A dependency whose canonical name is the id of a target is the node of that
 //! target.
 
@@ -127,16 +127,17 @@ impl<'a> Draft<'a> {
             };
             by_name.insert(&reported.name, place);
         }
-        let parents: HashSet<&str> =
-            target.observed.dependencies.iter().filter_map(|d| d.record.reported.parent.as_deref()).collect();
+        let all = target.observed.dependencies.iter();
+        let carriers: HashSet<&str> =
+            all.flat_map(|dependency| &dependency.record.reported.runs_on).map(String::as_str).collect();
         for dependency in target.observed.dependencies.iter() {
             let reported = &dependency.record.reported;
             let place = by_name[reported.name.as_str()];
-            if let Some(parent) = reported.parent.as_deref().and_then(|parent| by_name.get(parent)) {
-                self.join(place, *parent);
+            for other in reported.runs_on.iter().filter_map(|other| by_name.get(other.as_str())) {
+                self.join(place, *other);
             }
-            // Parents are reached through their children.
-            if !parents.contains(reported.name.as_str()) {
+            // What others run on is reached through these.
+            if !carriers.contains(reported.name.as_str()) {
                 self.join(own, place);
             }
         }
@@ -326,11 +327,11 @@ mod tests {
 
     fn reporting(name: &str, dependencies: &[(&str, Status, Option<&str>, Option<&str>)]) -> Arc<TargetState> {
         let mut found = with(target(name), |observed| {
-            let all = (dependencies.iter()).map(|(name, status, canonical, parent)| {
+            let all = (dependencies.iter()).map(|(name, status, canonical, runs_on)| {
                 let mut found = dependency(name, *status);
                 let record = Arc::make_mut(&mut found.record);
                 record.canonical = canonical.map(ToOwned::to_owned);
-                record.reported.parent = parent.map(ToOwned::to_owned);
+                record.reported.runs_on = runs_on.iter().map(|&other| other.to_owned()).collect();
                 found
             });
             observed.dependencies = Arc::new(all.collect());

@@ -20,6 +20,7 @@ mod plugins;
 mod polls;
 mod problem;
 mod replay;
+mod reported;
 mod scheduler;
 mod settings;
 mod shell;

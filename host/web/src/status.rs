@@ -13,7 +13,7 @@ pub(crate) enum TargetStatus {
     NoPlugin,
     /// The worst dependency has a warning, or a dependency is missing.
     Warning,
-    /// The worst dependency is unknown, or the target reports no dependency.
+    /// The worst dependency is unknown or its state has expired, or the target reports no dependency.
     Unknown,
     /// No poll has succeeded yet.
     Pending,
@@ -98,6 +98,7 @@ impl TargetStatus {
         let (missing, reported): (Vec<_>, Vec<_>) =
             target.observed.dependencies.iter().partition(|dependency| dependency.record.missing_since.is_some());
         let worst = reported.iter().map(|dependency| match dependency.record.reported.status {
+            _ if dependency.volatile.is_expired => Self::Unknown,
             Status::Ok => Self::Ok,
             Status::Warning => Self::Warning,
             Status::Critical => Self::Critical,
@@ -191,6 +192,9 @@ pub(crate) mod tests {
             let second = &mut Arc::make_mut(&mut observed.dependencies)[1];
             Arc::make_mut(&mut second.record).missing_since = seen;
         });
+        let expired = with(ok.clone(), |observed| {
+            Arc::make_mut(&mut observed.dependencies)[0].volatile.is_expired = true;
+        });
         let stale = |target: &TargetState| with(target.clone(), |observed| observed.stale_since = seen);
         let cases = [
             (target("a"), "pending"),
@@ -200,6 +204,7 @@ pub(crate) mod tests {
             (reporting(&[Status::Warning, Status::Unknown]), "warning"),
             (reporting(&[Status::Warning, Status::Critical]), "critical"),
             (missing, "warning"),
+            (expired, "unknown"),
             (stale(&ok), "ok"),
             (TargetState { unreachable: true, ..stale(&ok) }, "unreachable"),
             (TargetState { unreachable: true, ..target("a") }, "unreachable"),

@@ -77,7 +77,6 @@ fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>)
     let status = if skipped { Status::Ok } else { status(fields, &name, value, warnings) };
     Ok(Dependency {
         kind: string(fields.kind.as_ref(), value).filter(|kind| !kind.trim().is_empty()),
-        skipped,
         latency_ms: found(fields.latency.as_ref(), value).and_then(|latency| latency.as_f64()),
         description: string(fields.description.as_ref(), value),
         impact: string(fields.impact.as_ref(), value),
@@ -85,7 +84,7 @@ fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>)
         error_message: at(fields.error_message.as_deref(), value).and_then(|message| text(&message)),
         contact: object(fields.contact.as_deref(), value),
         check_details: object(fields.check_details.as_deref(), value),
-        ..Dependency::new(name, status)
+        ..Dependency::new(name, status).with_skipped(skipped)
     })
 }
 

@@ -14,7 +14,7 @@ fn outline(mapping: &str, body: &str) -> (String, Vec<String>) {
             "{}={}{}",
             dependency.name,
             dependency.status.as_str(),
-            if dependency.skipped { "(skipped)" } else { "" }
+            if dependency.is_skipped() { "(skipped)" } else { "" }
         )
     };
     (report.dependencies.iter().map(word).collect::<Vec<_>>().join(" "), report.warnings)

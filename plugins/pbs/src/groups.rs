@@ -77,7 +77,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
         if context.part((&umbrella, &[&prefix]), walked).is_some() {
             let groups = count(seen.all - before.all, "backup group");
             let dependency = Dependency::ok(umbrella).with_kind("pbs-groups").with_description(groups);
-            context.add(dependency.with_parent(format!("datastore/{}", store.name)));
+            context.add(dependency.with_runs_on(format!("datastore/{}", store.name)));
         }
     }
 }
@@ -140,7 +140,7 @@ fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, 
         seen.wanted += 1;
         let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
         let limits = settings.age(names());
-        let dependency = one(context, name, &group, limits).with_parent(format!("datastore/{store}"));
+        let dependency = one(context, name, &group, limits).with_runs_on(format!("datastore/{store}"));
         context.add(match group.comment.get() {
             Some(Text(comment)) => {
                 dependency.with_title(format!("{own}: {}", comment.lines().next().unwrap_or_default()))

@@ -140,7 +140,7 @@ fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
         None => dependency,
     };
     context.add(match job.store.get() {
-        Some(Text(store)) => dependency.with_parent(format!("datastore/{store}")),
+        Some(Text(store)) => dependency.with_runs_on(format!("datastore/{store}")),
         None => dependency,
     });
 }

@@ -91,7 +91,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
                 (Status::Critical, Some(why))
             }
         };
-        let dependency = evaluated(name, "pbs-verification", verdict).with_parent(format!("datastore/{}", store.name));
+        let dependency = evaluated(name, "pbs-verification", verdict).with_runs_on(format!("datastore/{}", store.name));
         let of = count(walk.all, "snapshot");
         context.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
     }

@@ -185,7 +185,6 @@ fn dependency(item: &Item<'_>, warnings: &mut Vec<String>) -> Result<Dependency,
     let checked_at = item.get(Field::LastChecked).and_then(|raw| checked_at(&name, raw, warnings));
     Ok(Dependency {
         kind: text(Field::Type).filter(|kind| !kind.trim().is_empty()),
-        skipped,
         code: code.and_then(parse::<f64>).map(|code| code as i32),
         latency_ms: latency.and_then(parse),
         description: text(Field::Description),
@@ -195,7 +194,7 @@ fn dependency(item: &Item<'_>, warnings: &mut Vec<String>) -> Result<Dependency,
         error_message: text(Field::ErrorMessage),
         contact: object(item.get(Field::Contact)).map(json_text),
         check_details: object(item.get(Field::CheckDetails)).map(json_text),
-        ..Dependency::new(name, status)
+        ..Dependency::new(name, status).with_skipped(skipped)
     })
 }
 

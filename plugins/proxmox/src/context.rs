@@ -210,7 +210,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         }
     }
 
-    /// Returns the report. A parent that the report does not contain is removed: it may be excluded.
+    /// Returns the report. What the report does not contain is not named: it may be excluded.
     pub fn finish(mut self) -> Report {
         if !self.missed.is_empty() {
             let what = list(&self.missed);
@@ -235,16 +235,16 @@ impl<S, M: PluginMemory> PollContext<S, M> {
             report.warn(format!("the memory of 1 MB for this target is full; not remembered: {what}"));
         }
         let mut absent: BTreeSet<&str> = BTreeSet::new();
-        for parent in report.dependencies.iter().filter_map(|found| found.parent.as_deref()) {
-            // Thousands may have few parents: `collect` would sort them all.
-            absent.insert(parent);
+        for name in report.dependencies.iter().flat_map(|found| &found.runs_on) {
+            // Thousands may run on few: `collect` would sort them all.
+            absent.insert(name);
         }
         for found in &report.dependencies {
             absent.remove(found.name.as_str());
         }
         let absent: BTreeSet<String> = absent.into_iter().map(str::to_owned).collect();
         for dependency in report.dependencies.iter_mut().filter(|_| !absent.is_empty()) {
-            dependency.parent.take_if(|parent| absent.contains(parent));
+            dependency.runs_on.retain(|name| !absent.contains(name));
         }
         report
     }

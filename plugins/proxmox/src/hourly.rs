@@ -89,8 +89,8 @@ pub fn hourly<S, M: PluginMemory>(
             }
             match context.detail((&name, &[]), dependency) {
                 Some(dependency) => {
-                    let parent = by_node.then(|| format!("node/{node}"));
-                    context.add(Dependency { parent, ..dependency });
+                    let runs_on = by_node.then(|| format!("node/{node}")).into_iter().collect();
+                    context.add(Dependency { runs_on, ..dependency });
                 }
                 None => whole = false,
             }

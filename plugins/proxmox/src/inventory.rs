@@ -44,8 +44,8 @@ struct Identity<'a> {
     kind: Option<Cow<'a, str>>,
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     title: Option<Cow<'a, str>>,
-    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    parent: Option<Cow<'a, str>>,
+    #[serde(rename = "r", default, skip_serializing_if = "Vec::is_empty")]
+    runs_on: Vec<Cow<'a, str>>,
 }
 
 impl Inventory {
@@ -160,12 +160,14 @@ fn digest(members: &[(Cow<'_, str>, Identity<'_>)]) -> u64 {
 impl<'a> Identity<'a> {
     fn of(dependency: &'a Dependency) -> Self {
         let text = |text: &'a Option<String>| text.as_deref().map(Cow::Borrowed);
-        Self { kind: text(&dependency.kind), title: text(&dependency.title), parent: text(&dependency.parent) }
+        let runs_on = dependency.runs_on.iter().map(|name| Cow::Borrowed(name.as_str())).collect();
+        Self { kind: text(&dependency.kind), title: text(&dependency.title), runs_on }
     }
 
     fn unknown(self, name: String, why: String) -> Dependency {
-        let [kind, title, parent] = [self.kind, self.title, self.parent].map(|text| text.map(Cow::into_owned));
-        Dependency { kind, title, parent, error_message: Some(why), ..Dependency::new(name, Status::Unknown) }
+        let [kind, title] = [self.kind, self.title].map(|text| text.map(Cow::into_owned));
+        let runs_on = self.runs_on.into_iter().map(Cow::into_owned).collect();
+        Dependency { kind, title, runs_on, error_message: Some(why), ..Dependency::new(name, Status::Unknown) }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cluster_view::ClusterView;
 use crate::context::PollContext;
 use crate::ha::Service;
 use crate::memory::{GuestNames, NAMES, Names, Stopped};
-use crate::nodes::{State, parent};
+use crate::nodes::{State, on_node};
 use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
@@ -254,13 +254,13 @@ impl Verdict {
             Self::Critical(ref why) => (Status::Critical, Some(why.clone())),
             Self::Unknown(ref why) => (Status::Unknown, Some(why.clone())),
         };
-        let dependency = parent(evaluated(guest.dependency(), kind, verdict), &guest.node);
+        let dependency = on_node(evaluated(guest.dependency(), kind, verdict), &guest.node);
         let dependency = match &guest.name {
             Some(name) => dependency.with_title(&**name),
             None => dependency,
         };
         match self {
-            Self::Rests(why) => Dependency { skipped: true, ..dependency.with_description(why) },
+            Self::Rests(why) => dependency.with_description(why).with_skipped(true),
             _ => dependency,
         }
     }
@@ -362,7 +362,9 @@ mod tests {
     }
 
     fn status(verdict: Option<Verdict>) -> Option<(Status, bool)> {
-        verdict.map(|verdict| verdict.of(&guest("", None))).map(|dependency| (dependency.status, dependency.skipped))
+        verdict
+            .map(|verdict| verdict.of(&guest("", None)))
+            .map(|dependency| (dependency.status, dependency.is_skipped()))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The state of master and LRM is part of a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
 use crate::context::PollContext;
-use crate::nodes::{Node, Nodes, parent, reports};
+use crate::nodes::{Node, Nodes, on_node, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
@@ -138,7 +138,7 @@ fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
         Some(Text(text)) => manager(text, &format!("the HA resource manager of {node}")),
         None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not report its state"))),
     };
-    Some(parent(evaluated(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
+    Some(on_node(evaluated(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
 }
 
 /// Evaluates the text of a master or LRM. The date in it changes at every poll and is ignored.
@@ -192,7 +192,7 @@ fn service(sid: &str, entry: &Entry, recovering: Option<f64>, diagnostics: &mut 
     let why = why.map(|why| why.replace("SID", sid));
     let dependency = evaluated(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
     match entry.node.get() {
-        Some(Text(node)) => parent(dependency, node),
+        Some(Text(node)) => on_node(dependency, node),
         None => dependency,
     }
 }

@@ -188,7 +188,7 @@ fn presence(context: &PollContext, name: &str, node: &Node, hidden: &BTreeSet<St
     Some((status, Some(why)))
 }
 
-/// Sets a node as the parent of a dependency.
-pub(crate) fn parent(dependency: Dependency, node: &str) -> Dependency {
-    dependency.with_parent(["node/", node].concat())
+/// Says that a dependency runs on a node.
+pub(crate) fn on_node(dependency: Dependency, node: &str) -> Dependency {
+    dependency.with_runs_on(["node/", node].concat())
 }

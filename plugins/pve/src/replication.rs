@@ -1,7 +1,7 @@
 //! Replication jobs. The cluster has their configuration, and only the node of the source has their last run.
 
 use crate::context::PollContext;
-use crate::nodes::{Nodes, State, answers, backing_off, parent};
+use crate::nodes::{Nodes, State, answers, backing_off, on_node};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
@@ -150,7 +150,7 @@ fn one(context: &mut PollContext, job: &Job, source: Option<String>, sources: &S
     };
     let dependency = Dependency { title, ..dependency };
     Some(match source {
-        Some(node) => parent(dependency, &node),
+        Some(node) => on_node(dependency, &node),
         None => dependency,
     })
 }

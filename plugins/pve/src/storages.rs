@@ -4,7 +4,7 @@
 //! nothing at all. Then the node's list is requested.
 
 use crate::context::PollContext;
-use crate::nodes::{Nodes, State, answers, back_off, backing_off, parent, reports};
+use crate::nodes::{Nodes, State, answers, back_off, backing_off, on_node, reports};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
@@ -58,7 +58,7 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
         } else {
             let name = format!("storage/{}@{}", storage.name, storage.node);
             let dependency = one(context, name, &seen, &storage.node);
-            context.add(parent(titled(dependency, storage), &storage.node));
+            context.add(on_node(titled(dependency, storage), &storage.node));
         }
     }
     for (name, by_node) in shared {

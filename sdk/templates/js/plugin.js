@@ -25,7 +25,7 @@ export const { definition, poller } = plugin({
         if (waiting > settings.warning) return warning(name, message, { kind: "queue" });
         return ok(name, { kind: "queue" });
       }),
-      samples: queues.map(([name, value]) => gauge("queue_messages", number(value), { queue: name })),
+      samples: queues.map(([name, value]) => gauge("queue_messages", number(value), { queue: name }, { dependency: name })),
     };
   },
 });

@@ -11,11 +11,28 @@ export interface Target {
 /** Optional fields of a dependency. */
 export interface More {
   title?: string; kind?: string; skipped?: boolean; code?: number; latencyMs?: number; description?: string; impact?: string;
-  checkedAt?: Date | number | bigint; error?: string | object; contact?: string | object; checkDetails?: string | object; parent?: string;
+  checkedAt?: Date | number | bigint; error?: string | object; contact?: string | object; checkDetails?: string | object;
+  /** How long after `checkedAt` the status is current. */
+  validForMs?: number;
+  /** The address of the object in its own user interface. */
+  link?: string;
+  /** What it runs on, by name: its alert is held back while that fails, unless it is `independent`. */
+  runsOn?: string | string[]; independent?: boolean;
 }
 export interface Dependency extends More { name: string; status: Status; errorMessage?: string }
-export interface Sample { name: string; kind: "gauge" | "counter" | "untyped"; labels: { name: string; value: string }[]; value: number }
-export interface Report { dependencies: Dependency[]; kept?: string[]; samples?: Sample[]; warnings?: string[] }
+/** The description of a metric, its base unit, and the dependency of the report that the value is about. */
+export interface About { help?: string; unit?: string; dependency?: string }
+export interface Sample extends About { name: string; kind: "gauge" | "counter" | "untyped"; labels: { name: string; value: string }[]; value: number }
+export interface Report {
+  dependencies: Dependency[];
+  /** Names, or prefixes that end in /, of what this poll did not check, and of what was removed on purpose. */
+  kept?: string[]; gone?: string[];
+  samples?: Sample[]; warnings?: string[];
+  /** When the next poll is useful. The host keeps to its intervals. */
+  nextPollMs?: number;
+  /** The error of the poll, unless the report has a dependency that is known of the target. */
+  errorUnlessKnown?: CallError;
+}
 export interface Header { name: string; value: string }
 export interface Response {
   status: number; reason: string; headers: Header[]; body: Uint8Array;
@@ -112,8 +129,8 @@ export const ok: (name: string, more?: More) => Dependency;
 export const warning: (name: string, why: string, more?: More) => Dependency;
 export const critical: (name: string, why: string, more?: More) => Dependency;
 export const unknown: (name: string, why: string, more?: More) => Dependency;
-export const gauge: (name: string, value: number, labels?: Record<string, string>) => Sample;
-export const counter: (name: string, value: number, labels?: Record<string, string>) => Sample;
+export const gauge: (name: string, value: number, labels?: Record<string, string>, about?: About) => Sample;
+export const counter: (name: string, value: number, labels?: Record<string, string>, about?: About) => Sample;
 export const problem: (setting: string, message: string) => Problem;
 export const unexpectedShape: (value: unknown, expected: string) => CallError;
 export function number(value: unknown): number;

@@ -11,7 +11,7 @@ def poll(target, settings) -> Report:
     debug(f"{len(queues)} queues")
     return report(
         [evaluate(name, waiting, settings) for name, waiting in queues.items()],
-        samples=[gauge("queue_messages", waiting, queue=name) for name, waiting in queues.items()],
+        samples=[gauge("queue_messages", waiting, {"queue": name}, dependency=name) for name, waiting in queues.items()],
     )
 
 

@@ -201,6 +201,7 @@ expect! {
     too_many_dependencies: Fails(Permanent, "too_many_dependencies");
     too_many_samples: Fault("too_many_samples");
     too_many_kept: Fault("too_many_kept");
+    too_many_gone: Fault("too_many_gone");
     name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "omitted"));
     warns_without_end: Reports(|report| {
         report.warnings.len() == 1000 && report.warnings.iter().all(|warning| warning.len() <= 1024)
@@ -211,7 +212,7 @@ expect! {
     });
     labels_are_hostile: Reports(|report| report.samples.len() == 1 && report.samples[0].name == "good");
     metrics_are_the_hosts: Reports(|report| report.samples.len() == 1 && report.samples[0].name == "mine");
-    parents_form_a_cycle: Reports(|report| report.dependencies.iter().filter(|d| d.parent.is_some()).count() == 1);
+    runs_on_forms_a_cycle: Reports(|report| report.dependencies.iter().map(|d| d.runs_on.len()).sum::<usize>() == 1);
     names_repeat: Reports(|report| report.dependencies.len() == 1 && report.dependencies[0].status == Status::Critical);
     texts_are_hostile: Reports(|report| {
         let [dependency] = &report.dependencies[..] else { return false };

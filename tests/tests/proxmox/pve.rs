@@ -15,8 +15,13 @@ async fn pve_reports_each_fault_and_nothing_else() {
         .collect();
     assert!(bad.is_empty() && healthy.warnings.is_empty() && healthy.kept.is_empty(), "{bad:?} {healthy:?}");
     assert_eq!(healthy.dependencies.len(), 41, "{:?}", lines(&healthy));
-    let parents: Vec<&str> =
-        healthy.dependencies.iter().filter(|of| of.name == "guest/101").filter_map(|of| of.parent.as_deref()).collect();
+    let parents: Vec<&str> = healthy
+        .dependencies
+        .iter()
+        .filter(|of| of.name == "guest/101")
+        .flat_map(|of| &of.runs_on)
+        .map(String::as_str)
+        .collect();
     assert_eq!(parents, ["node/pve2"]);
     let unseen: &[&str] = &[
         "guest/* is not there",
@@ -271,7 +276,7 @@ async fn pve_settings_select_what_is_checked() {
     assert!(of_pve3.iter().all(|name| !lines(&report).contains_key(*name)), "{:?}", lines(&report));
     let guest = report.dependencies.iter().find(|found| found.name == "guest/105");
     let guest = guest.expect("its guests are not its own");
-    assert_eq!(guest.parent, None, "a parent that is excluded is not named");
+    assert!(guest.runs_on.is_empty(), "what is excluded is not named: {guest:?}");
     assert!(!report.warnings.iter().any(|warning| warning.contains("parent")), "{:?}", report.warnings);
     assert!(!lines(&report).contains_key("backup/coverage"));
     assert_eq!(status(&report, "node/pve1"), "warning: memory: more than 40 % is used");

@@ -106,7 +106,7 @@ async fn pve_reports_hidden_dependencies_as_unknown() {
         assert!(line.starts_with("unknown") || kept, "{name}: {line:?}, {:?}", broken.kept);
     }
     let guest = broken.dependencies.iter().find(|dependency| dependency.name == "guest/100").unwrap();
-    assert_eq!((guest.title.as_deref(), guest.parent.as_deref()), (Some("web-1"), Some("node/pve1")));
+    assert_eq!((guest.title.as_deref(), &guest.runs_on[..]), (Some("web-1"), &["node/pve1".to_owned()][..]));
     assert_eq!(guest.error_message.as_deref(), Some("it cannot be checked: see \"resources\""));
     let back = poll("ceph", 10_300).await;
     assert_eq!(lines(&back), lines(&over));

@@ -76,19 +76,21 @@ impl Drop for Guard {
 
 fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Aliases) -> Finished {
     let Done { outcome, usage, timing, .. } = done;
+    let mut known = target.known();
+    let outcome = known.judged(outcome);
     let (failure, samples, reported) = match &outcome {
         Outcome::Success(report) => (None, report.samples.clone(), report.dependencies.len()),
         Outcome::Failure(failure) => (Some(failure.clone()), Vec::new(), 0),
         Outcome::Skipped => (None, Vec::new(), 0),
     };
     let skipped = outcome == Outcome::Skipped;
-    let mut known = target.known();
+    let next_poll = if let Outcome::Success(report) = &outcome { report.next_poll } else { None };
     // The state of a target that was removed, or whose definition changed, is final.
     let merged = !target.is_frozen();
     let changes = if merged { known.merge(outcome, at, aliases) } else { Changes::default() };
     let finish = match &failure {
         _ if skipped => Finish::Skipped,
-        None => Finish::Success { changed: !changes.transitions.is_empty(), critical: known.is_critical() },
+        None => Finish::Success { changed: !changes.transitions.is_empty(), critical: known.is_critical(), next_poll },
         Some(failure) => after_failure(failure),
     };
     let observed = (!skipped).then(|| Arc::new(observed(&known, Arc::new(samples))));

@@ -107,6 +107,7 @@ impl Notifier {
             self.place(&subject, reading);
             match subject.dependency_name().map(|name| reading.health(name)) {
                 Some(Health::Missing) => self.end(&subject, Resolution::Missing, now),
+                Some(Health::Gone) => self.end(&subject, Resolution::Gone, now),
                 Some(Health::Unhealthy(status)) if is_unhealthy(status) => {}
                 Some(Health::Healthy | Health::Unhealthy(_)) => self.heal(&subject, Resolution::Recovered, now),
                 Some(Health::Unknown) | None => {}
@@ -136,7 +137,7 @@ impl Notifier {
             let Some(name) = subject.dependency_name().filter(|_| subject.target() == Some(target)) else { break };
             kept.extend(std::iter::from_fn(|| findings.next_if(|finding| finding.dependency < name)));
             match findings.next_if(|finding| finding.dependency == name) {
-                Some(same) if alert.is_repeated_by(&same) && reading.parent(name).is_none() => {
+                Some(same) if alert.is_repeated_by(&same) && reading.runs_on(name).is_empty() => {
                     alert.seen = Some(now.moment);
                 }
                 None if !alert.is_open() => {}
@@ -150,8 +151,8 @@ impl Notifier {
         (kept, others)
     }
 
-    /// Updates the ancestors of an alert. Those of all alerts of a target are from one report: together, the parents of
-    /// several reports can form a cycle.
+    /// Updates the ancestors of an alert. Those of all alerts of a target are from one report: those of several reports
+    /// can form a cycle.
     fn place(&mut self, subject: &Subject, reading: &dyn Reading) {
         let (Some(name), Some(alert)) = (subject.dependency_name(), self.alerts.get_mut(subject)) else { return };
         let ancestors = ranks::ancestors(reading, name);

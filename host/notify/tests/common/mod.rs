@@ -14,11 +14,13 @@ use std::time::Duration;
 /// The wall clock at the start of the process: 1 March 2026.
 const START: i64 = 1_772_323_200_000;
 
-/// A report: each dependency with its status, and the parent of some.
+/// A report: each dependency with its status, and what some of them run on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
     pub(crate) statuses: BTreeMap<String, Status>,
-    pub(crate) parents: BTreeMap<String, String>,
+    pub(crate) runs_on: BTreeMap<String, Vec<String>>,
+    /// Dependencies that were removed on purpose.
+    pub(crate) gone: Vec<String>,
     /// The title and the message of what is unhealthy. Without a message, it is "it broke".
     pub(crate) texts: (Option<&'static str>, Option<&'static str>),
 }
@@ -32,6 +34,7 @@ impl Reading for Report {
 
     fn health(&self, dependency: &str) -> Health {
         match self.statuses.get(dependency) {
+            None if self.gone.iter().any(|name| name == dependency) => Health::Gone,
             None => Health::Missing,
             Some(Status::Ok) => Health::Healthy,
             Some(Status::Unknown) => Health::Unknown,
@@ -39,8 +42,8 @@ impl Reading for Report {
         }
     }
 
-    fn parent(&self, dependency: &str) -> Option<&str> {
-        self.parents.get(dependency).map(String::as_str)
+    fn runs_on(&self, dependency: &str) -> &[String] {
+        self.runs_on.get(dependency).map_or(&[], Vec::as_slice)
     }
 
     fn is_down(&self) -> bool {
@@ -215,7 +218,7 @@ impl World {
         self.apply(Input::Polled(Polled { target: &target, outcome }));
     }
 
-    /// Reports statuses without parents.
+    /// Reports statuses in which nothing runs on another.
     pub(crate) fn observe(&mut self, target: &str, statuses: &[(&str, Status)]) {
         let statuses = statuses.iter().map(|(name, status)| ((*name).to_owned(), *status)).collect();
         self.report(target, &Report { statuses, ..Report::default() });

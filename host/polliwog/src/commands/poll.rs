@@ -76,7 +76,8 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
     let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
     let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
-    let done = sandbox.poll(ready.job(&plugin, now, tape)).await;
+    let mut done = sandbox.poll(ready.job(&plugin, now, tape)).await;
+    done.outcome = ready.judged(done.outcome);
     if arguments.json {
         print_json(&output::json(&ready, &plugin, &done))?;
     } else {

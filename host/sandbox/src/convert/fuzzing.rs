@@ -55,8 +55,8 @@ pub fn settings(text: &str) {
 
 fn check_report(report: &model::Report) {
     let mut names = HashSet::new();
-    let parents: HashMap<&str, Option<&str>> =
-        report.dependencies.iter().map(|d| (d.name.as_str(), d.parent.as_deref())).collect();
+    let runs_on: HashMap<&str, &[String]> =
+        report.dependencies.iter().map(|found| (found.name.as_str(), &found.runs_on[..])).collect();
     for dependency in &report.dependencies {
         assert!(names.insert(&dependency.name), "two dependencies have the name {:?}", dependency.name);
         assert!(!dependency.name.trim().is_empty() && shown(&dependency.name, NAME));
@@ -67,12 +67,12 @@ fn check_report(report: &model::Report) {
         for json in [&dependency.error, &dependency.contact, &dependency.check_details].into_iter().flatten() {
             serde_json::from_str::<serde::de::IgnoredAny>(json.as_str()).expect("checked JSON is JSON");
         }
-        // Following the parents must end.
-        let (mut at, mut steps) = (dependency.parent.as_deref(), 0);
-        while let Some(parent) = at {
-            at = *parents.get(parent).expect("a parent is in the report");
-            steps += 1;
-            assert!(steps <= parents.len(), "the parents form a cycle");
+        let (mut open, mut seen) = (vec![dependency.name.as_str()], HashSet::new());
+        while let Some(name) = open.pop() {
+            for other in *runs_on.get(name).expect("it runs on a dependency of the report") {
+                assert_ne!(*other, dependency.name, "they form a cycle");
+                open.extend(Some(other.as_str()).filter(|other| seen.insert(*other)));
+            }
         }
     }
     let mut kinds = HashMap::new();
@@ -138,17 +138,19 @@ impl Bytes<'_> {
             kind: self.option(Self::text),
             status: [types::Status::Ok, types::Status::Warning, types::Status::Critical, types::Status::Unknown]
                 [usize::from(self.byte() % 4)],
-            skipped: self.byte() & 1 == 1,
+            flags: poller::DependencyFlags::from_bits_truncate(self.byte()),
             code: self.option(|bytes| bytes.number() as i32),
             latency_ms: self.option(|bytes| f64::from_bits(bytes.number())),
             description: self.option(Self::text),
             impact: self.option(Self::text),
             checked_at: self.option(|bytes| bytes.number() as i64),
+            valid_for_ms: self.option(|bytes| bytes.number() as u32),
             error: self.option(Self::text),
             error_message: self.option(Self::text),
             contact: self.option(Self::text),
             check_details: self.option(Self::text),
-            parent: self.option(Self::text),
+            link: self.option(Self::text),
+            runs_on: self.list(Self::text),
             extra: self.list(Self::extra),
         }
     }
@@ -160,6 +162,9 @@ impl Bytes<'_> {
                 [usize::from(self.byte() % 3)],
             labels: self.list(Self::label),
             value: f64::from_bits(self.number()),
+            help: self.option(Self::text),
+            unit: self.option(Self::text),
+            dependency: self.option(Self::text),
             extra: self.list(Self::extra),
         }
     }
@@ -176,8 +181,11 @@ impl Bytes<'_> {
             _ => Ok(poller::Report {
                 dependencies: self.list(Self::dependency),
                 kept: self.list(Self::text),
+                gone: self.list(Self::text),
+                error_unless_known: self.option(|bytes| types::Error::Transient(bytes.failure())),
                 samples: self.list(Self::sample),
                 warnings: self.list(Self::text),
+                next_poll_ms: self.option(|bytes| bytes.number() as u32),
                 extra: self.list(Self::extra),
             }),
         }

@@ -6,23 +6,34 @@ fn found(name: &str) -> poller::Dependency {
         title: None,
         kind: None,
         status: types::Status::Ok,
-        skipped: false,
+        flags: poller::DependencyFlags::empty(),
         code: None,
         latency_ms: None,
         description: None,
         impact: None,
         checked_at: None,
+        valid_for_ms: None,
         error: None,
         error_message: None,
         contact: None,
         check_details: None,
-        parent: None,
+        link: None,
+        runs_on: vec![],
         extra: Vec::new(),
     }
 }
 
 fn empty() -> poller::Report {
-    poller::Report { dependencies: vec![], kept: vec![], samples: vec![], warnings: vec![], extra: vec![] }
+    poller::Report {
+        dependencies: vec![],
+        kept: vec![],
+        gone: vec![],
+        error_unless_known: None,
+        samples: vec![],
+        warnings: vec![],
+        next_poll_ms: None,
+        extra: vec![],
+    }
 }
 
 fn convert(dependencies: Vec<poller::Dependency>) -> Report {
@@ -50,7 +61,8 @@ fn invalid_fields_are_omitted_with_a_warning() {
         error: Some("nope".to_owned()),
         checked_at: Some(i64::MAX),
         error_message: Some(format!("a\u{1b}[31m\n{}", "x".repeat(5000))),
-        skipped: true,
+        flags: poller::DependencyFlags::SKIPPED,
+        link: Some("javascript:alert(1)".to_owned()),
         status: types::Status::Critical,
         ..found("a")
     };
@@ -60,7 +72,7 @@ fn invalid_fields_are_omitted_with_a_warning() {
     assert_eq!(a.status, Status::Ok, "a skipped dependency is ok");
     let message = a.error_message.as_deref().unwrap();
     assert!(message.starts_with("a[31m x") && message.len() <= 1024 && message.ends_with('…'), "{message}");
-    assert_eq!(report.warnings.len(), 8, "{:?}", report.warnings);
+    assert_eq!((a.link.as_deref(), report.warnings.len()), (None, 9), "{:?}", report.warnings);
     for (ms, kept) in [(0, true), (-1, true), (*TIMES.end(), true), (*TIMES.start() - 1, false), (i64::MIN, false)] {
         let report = convert(vec![poller::Dependency { checked_at: Some(ms), ..found("a") }]);
         assert_eq!(report.dependencies[0].checked_at.is_some(), kept, "{ms}");
@@ -88,19 +100,51 @@ fn equal_contacts_are_shared_and_each_invalid_one_is_omitted() {
 }
 
 #[test]
-fn parents_that_are_missing_or_cyclic_are_removed() {
-    let on = |name: &str, parent: &str| poller::Dependency { parent: Some(parent.to_owned()), ..found(name) };
+fn links_are_addresses_of_web_pages() {
+    let long = format!("https://a/{}", "x".repeat(LINK - 10));
+    for (link, kept) in [
+        ("https://pve.example:8006/#v1:0:=qemu%2F100", true),
+        ("http://[::1]?a=b", true),
+        (long.as_str(), true),
+        (&format!("{long}x"), false),
+        ("ftp://a/", false),
+        ("https:///path", false),
+        ("https://:80/", false),
+        ("https://user@host/", false),
+        ("https://host/\u{202e}", false),
+        ("https://host/a b", false),
+        ("//host/", false),
+        ("", false),
+    ] {
+        let report = convert(vec![poller::Dependency { link: Some(link.to_owned()), ..found("a") }]);
+        assert_eq!(report.dependencies[0].link.as_deref(), Some(link).filter(|_| kept));
+        assert_eq!(report.warnings.is_empty(), kept, "{link}: {:?}", report.warnings);
+    }
+}
+
+#[test]
+fn runs_on_has_names_of_the_report_without_cycles() {
+    let on = |name: &str, others: &[&str]| {
+        let runs_on = others.iter().map(|&other| other.to_owned()).collect();
+        poller::Dependency { runs_on, ..found(name) }
+    };
     let report = convert(vec![
-        on("a", "b"),
-        on("b", "c"),
-        on("c", "b"),
-        on("d", "gone"),
-        on("e", "f"),
+        on("a", &["b"]),
+        on("b", &["c", "f"]),
+        on("c", &["b"]),
+        on("d", &["gone", "f", "f"]),
+        on("e", &["f"]),
         found("f"),
-        on("g", "g"),
+        on("g", &["g"]),
     ]);
-    let parents: Vec<_> = report.dependencies.iter().map(|d| d.parent.as_deref().unwrap_or("-")).collect();
-    assert_eq!(parents, ["b", "-", "-", "-", "f", "-", "-"]);
+    let found: Vec<_> = report.dependencies.iter().map(|found| found.runs_on.join(" ")).collect();
+    assert_eq!(found, ["b", "f", "", "f", "f", "", ""]);
+    assert_eq!(report.warnings.len(), 4, "{:?}", report.warnings);
+    let many: Vec<String> = (0..70).map(|n| n.to_string()).collect();
+    let mut dependencies: Vec<_> = many.iter().map(|name| on(name, &[])).collect();
+    dependencies.push(on("all", &many.iter().map(String::as_str).collect::<Vec<_>>()));
+    let report = convert(dependencies);
+    assert_eq!((report.dependencies[70].runs_on.len(), report.warnings.len()), (64, 1), "{:?}", report.warnings);
 }
 
 #[test]
@@ -110,6 +154,9 @@ fn invalid_samples_are_omitted_with_a_warning() {
         kind,
         labels: vec![types::Label { name: label.to_owned(), value: "v\n".to_owned() }],
         value,
+        help: Some("a\nb".to_owned()),
+        unit: Some(String::new()),
+        dependency: Some("a".to_owned()),
         extra: vec![],
     };
     use poller::SampleKind::{Counter, Gauge};
@@ -125,7 +172,9 @@ fn invalid_samples_are_omitted_with_a_warning() {
     ];
     let report = poller::Report { samples, warnings: vec!["w".to_owned(), "w".to_owned()], ..empty() };
     let report = outcome(Ok(report), &Limits::default()).unwrap();
-    assert_eq!(report.samples.len(), 1);
+    let [good] = &report.samples[..] else { panic!("{report:?}") };
+    let texts = [&good.help, &good.unit, &good.dependency].map(Option::as_deref);
+    assert_eq!(texts, [Some("a b"), None, Some("a")]);
     assert_eq!(report.warnings.len(), 7, "{:?}", report.warnings);
 }
 
@@ -140,6 +189,9 @@ fn reports_over_a_limit_are_refused_with_a_category() {
         kind: poller::SampleKind::Gauge,
         labels: vec![],
         value: 0.0,
+        help: None,
+        unit: None,
+        dependency: None,
         extra: vec![],
     };
     let failure = outcome(Ok(report(vec![], vec![sample])), &limits).unwrap_err();

@@ -275,7 +275,9 @@ fn whole_step(bencher: Bencher<'_, '_>, size: usize) {
         }
         *now = scheduler.next_wakeup().unwrap_or(*now).max(*now);
         let input = match flights.pop_front() {
-            Some(target) => Input::Finished(target, Finish::Success { changed: false, critical: false }),
+            Some(target) => {
+                Input::Finished(target, Finish::Success { changed: false, critical: false, next_poll: None })
+            }
             None => Input::Tick,
         };
         scheduler.apply(input, *now);

@@ -3,14 +3,23 @@
 use super::{Finish, LONGEST_DELAY, SLOW, Scheduler};
 use crate::backoff::plugin_fault_delay;
 use crate::breaker::Transitions;
-use crate::cadence::{Load, jittered};
+use crate::cadence::{Load, jittered, wished};
 use crate::queue::Slot;
 use crate::rates::Learn;
 use crate::target::LONGEST_RETRY_AFTER;
 use crate::why::{Failed, Why};
-use model::{BreakerState, Cause, DeadLetter, EventKind, Moment, Place, TargetId};
+use model::{BreakerState, Cadence, Cause, DeadLetter, EventKind, Moment, Place, TargetId};
 use rand::Rng;
 use std::time::Duration;
+
+/// A poll that returned a report.
+struct Success {
+    /// When the poll was due.
+    due: Moment,
+    changed: bool,
+    critical: bool,
+    next_poll: Option<Duration>,
+}
 
 impl Scheduler {
     pub(super) fn finish(&mut self, id: &TargetId, finish: Finish, now: Moment) {
@@ -48,8 +57,9 @@ impl Scheduler {
                 _ => self.clear(&in_flight.kind, now),
             }
             match finish {
-                Finish::Success { changed, critical } => {
-                    score = Some(self.succeed(slot, in_flight.due, (changed, critical), now));
+                Finish::Success { changed, critical, next_poll } => {
+                    let success = Success { due: in_flight.due, changed, critical, next_poll };
+                    score = Some(self.succeed(slot, &success, now));
                 }
                 Finish::Transient { cause, retry_after } => self.fail(slot, false, (cause, retry_after), now),
                 Finish::Permanent { cause, retry_after } => {
@@ -63,7 +73,8 @@ impl Scheduler {
     }
 
     /// Records a success. Returns the score from which the next poll was computed.
-    fn succeed(&mut self, slot: Slot, due: Moment, (changed, critical): (bool, bool), now: Moment) -> f64 {
+    fn succeed(&mut self, slot: Slot, success: &Success, now: Moment) -> f64 {
+        let Success { due, changed, critical, next_poll } = *success;
         let unit = self.rng.random::<f64>();
         let held = self.held;
         let schedule = &mut self.target_mut(slot).schedule;
@@ -89,12 +100,17 @@ impl Scheduler {
             schedule.last_change = Some(now);
         }
         let closed = schedule.breaker.succeed(now);
-        let computed = self.computed(slot, load, now);
-        let after = jittered(&computed, unit);
+        // The other cadences promise a formula that knows no wishes.
+        let wish = next_poll.filter(|_| self.target(slot).cadence(&self.settings) == Cadence::Adaptive);
+        let computed = self.computed(slot, load, wish, now);
+        let (after, since) = match wish {
+            Some(wish) => (wished(&computed, wish, unit), now),
+            None => (jittered(&computed, unit), due),
+        };
         let target = self.target_mut(slot);
         target.schedule.interval = Some(computed.interval);
-        target.schedule.due = due.after(after).max(now);
-        target.why = Why::Succeeded { computed, after, since: due };
+        target.schedule.due = since.after(after).max(now);
+        target.why = Why::Succeeded { computed, after, since, wish };
         if closed {
             let target = target.spec.id.clone();
             self.emit(EventKind::CircuitClose { target });

@@ -10,6 +10,7 @@ use crate::why::Why;
 use model::{BreakerState, Cadence, Kind, Moment, Place};
 use rand::Rng;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The poll budget of a target without a longest interval: this many times the polls of its base interval.
 const MOST_SPENDING: f64 = 2.0;
@@ -147,7 +148,7 @@ impl Scheduler {
             return;
         }
         let Some(last) = target.schedule.last_polled else { return };
-        let computed = self.computed(slot, Load::default(), now);
+        let computed = self.computed(slot, Load::default(), None, now);
         let after = jittered(&computed, self.rng.random::<f64>());
         let target = self.target_mut(slot);
         target.schedule.due = last.after(after).max(now);
@@ -156,7 +157,7 @@ impl Scheduler {
     }
 
     /// Computes the interval of a target from its cadence and updates the target's spending.
-    pub(super) fn computed(&mut self, slot: Slot, load: Load, now: Moment) -> Computed {
+    pub(super) fn computed(&mut self, slot: Slot, load: Load, wish: Option<Duration>, now: Moment) -> Computed {
         let target = self.target(slot);
         let (cadence, bounds) = (target.cadence(&self.settings), target.bounds(&self.settings));
         let scores = target.scores(&self.settings, (&self.spending, &self.population_prior), now);
@@ -164,7 +165,7 @@ impl Scheduler {
         let spending = match cadence {
             Cadence::Adaptive => {
                 let share = if target.longest(&self.settings).is_some() { 1.0 } else { MOST_SPENDING };
-                let wanted = 1.0 / scores.wanted;
+                let wanted = 1.0 / wish.map_or(scores.wanted, |wish| bounds.clamp(wish.as_secs_f64()));
                 let in_trouble = target.schedule.critical;
                 Spending {
                     wanted,

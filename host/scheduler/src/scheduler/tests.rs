@@ -56,7 +56,7 @@ fn events(scheduler: &mut Scheduler) -> Vec<&'static str> {
 
 const TRANSIENT: Finish = Finish::Transient { cause: Cause::Unreachable, retry_after: None };
 const PERMANENT: Finish = Finish::Permanent { cause: Cause::Other, retry_after: None };
-const SUCCESS: Finish = Finish::Success { changed: false, critical: false };
+const SUCCESS: Finish = Finish::Success { changed: false, critical: false, next_poll: None };
 
 /// Polls one target and returns for each poll the seconds from its end to the next due time.
 fn delays(settings: Settings, finishes: &[Finish]) -> Vec<f64> {

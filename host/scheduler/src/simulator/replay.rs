@@ -255,7 +255,7 @@ impl Polled for World<'_> {
             target,
             match fails {
                 true => Finish::Transient { cause: Cause::Unreachable, retry_after: None },
-                false => Finish::Success { changed, critical },
+                false => Finish::Success { changed, critical, next_poll: None },
             },
         ))
     }

@@ -131,6 +131,6 @@ impl Polled for World<'_> {
         self.missed += (observation.changes.len() - usize::from(changed)) as u64;
         self.delays.extend(observation.changes.iter().map(|change| now.since(*change)));
         self.shown[target] = observation.trouble;
-        Some((target, Finish::Success { changed, critical: observation.trouble }))
+        Some((target, Finish::Success { changed, critical: observation.trouble, next_poll: None }))
     }
 }

@@ -128,6 +128,64 @@ fn a_dependency_that_is_no_longer_reported_is_missing_unless_kept() {
 }
 
 #[test]
+fn what_is_gone_is_forgotten_unless_it_is_reported() {
+    let mut known = KnownState::default();
+    let names = |names: &[&str], gone: &[&str]| {
+        let dependencies = names.iter().map(|name| dependency(name, Status::Critical)).collect();
+        let gone = gone.iter().map(ToString::to_string).collect();
+        Outcome::Success(Report { dependencies, gone, ..Report::default() })
+    };
+    merge_all(&mut known, vec![names(&["a", "guest/1", "guest/2", "b", "c"], &[])]);
+    let changes = known.merge(names(&["a", "guest/2"], &["guest/", "c", "nothing"]), at(20), &Aliases::new());
+    let mut forgotten = changes.forgotten.clone();
+    forgotten.sort_unstable();
+    assert_eq!(forgotten, ["c", "guest/1"]);
+    assert!(changes.is_urgent() && known.get("guest/1").is_none() && known.get("guest/2").is_some());
+    assert_eq!(known.get("b").unwrap().record.missing_since, Some(at(20)), "only missing");
+    let changes = known.merge(names(&["a", "guest/2"], &["b"]), at(30), &Aliases::new());
+    assert_eq!(changes.forgotten, ["b"], "what is missing can be gone, too");
+}
+
+#[test]
+fn a_report_that_knows_nothing_of_the_target_is_the_error_that_it_has() {
+    let odd = |names: &[(&str, Status)], error: bool| {
+        let Outcome::Failure(failure) = failure(FailureCategory::Transient, "http_503", "it answered 503") else {
+            unreachable!()
+        };
+        let dependencies = names.iter().map(|(name, status)| dependency(name, *status)).collect();
+        let error_unless_known = error.then(|| Box::new(failure));
+        Outcome::Success(Report { dependencies, error_unless_known, ..Report::default() })
+    };
+    use Status::{Critical, Unknown};
+    let new = KnownState::default();
+    let mut known = KnownState::default();
+    merge_all(&mut known, vec![report(vec![dependency("db", Status::Ok), dependency("gone", Status::Ok)])]);
+    merge_all(&mut known, vec![report(vec![dependency("db", Status::Ok)])]);
+    for (state, names, error, is_report) in [
+        (&new, &[("db", Critical)][..], true, true),
+        (&new, &[("message", Unknown), ("db", Critical)], true, true),
+        (&new, &[("message", Unknown)], true, false),
+        (&new, &[("message", Unknown)], false, true),
+        (&new, &[], true, false),
+        (&known, &[("db", Unknown)], true, true),
+        (&known, &[("gone", Unknown)], true, true),
+        (&known, &[("message", Critical)], true, false),
+        (&known, &[("message", Critical)], false, true),
+        (&known, &[], true, false),
+    ] {
+        match state.judged(odd(names, error)) {
+            Outcome::Success(report) => assert!(is_report && report.dependencies.len() == names.len(), "{names:?}"),
+            outcome => {
+                assert!(
+                    !is_report && matches!(&outcome, Outcome::Failure(found) if found.code == "http_503"),
+                    "{names:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_failed_poll_makes_the_target_stale_and_keeps_its_dependencies() {
     let mut known = KnownState::default();
     let transient = |code: &str, message: &str| failure(FailureCategory::Transient, code, message);

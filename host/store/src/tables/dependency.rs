@@ -4,6 +4,7 @@ use model::{DependencyRecord, Json, Status, Timestamp};
 use rusqlite::{Connection, Row, params};
 use serde::de::IgnoredAny;
 use std::collections::HashMap;
+use std::time::Duration;
 
 pub(crate) const V1: &str = "
 CREATE TABLE dependency (
@@ -31,6 +32,16 @@ CREATE TABLE dependency (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Properties that later versions of the contract with plugins have. `runs_on` is a JSON array of names.
+pub(crate) const V14: &str = "
+ALTER TABLE dependency ADD COLUMN runs_on TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE dependency ADD COLUMN independent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE dependency ADD COLUMN link TEXT;
+ALTER TABLE dependency ADD COLUMN valid_for_ms INTEGER;
+UPDATE dependency SET runs_on = json_array(parent) WHERE parent IS NOT NULL;
+ALTER TABLE dependency DROP COLUMN parent;
+";
+
 /// Writes the record of a dependency of the target with this number.
 pub(crate) fn write(connection: &Connection, target: i64, record: &DependencyRecord) -> rusqlite::Result<()> {
     let reported = &record.reported;
@@ -38,9 +49,9 @@ pub(crate) fn write(connection: &Connection, target: i64, record: &DependencyRec
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO dependency (target, slot, name, canonical_name, title, type, status, skipped, code,
-             description, impact, error, error_message, error_state, contact, check_details, parent, first_seen,
-             last_status_change, missing_since)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+             description, impact, error, error_message, error_state, contact, check_details, runs_on, first_seen,
+             last_status_change, missing_since, independent, link, valid_for_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
         )?
         .execute(params![
             target,
@@ -59,10 +70,13 @@ pub(crate) fn write(connection: &Connection, target: i64, record: &DependencyRec
             json(&record.error_state),
             json(&reported.contact),
             json(&reported.check_details),
-            reported.parent,
+            serde_json::to_string(&reported.runs_on).unwrap_or_else(|_| "[]".to_owned()),
             record.first_seen.as_millis(),
             record.last_status_change.map(Timestamp::as_millis),
             record.missing_since.map(Timestamp::as_millis),
+            reported.independent,
+            reported.link,
+            reported.valid_for.map(|valid| i64::try_from(valid.as_millis()).unwrap_or(i64::MAX)),
         ])
         .map(drop)
 }
@@ -77,7 +91,8 @@ pub(crate) fn delete(connection: &Connection, target: i64, name: &str) -> rusqli
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<DependencyRecord>>> {
     let mut statement = connection.prepare(
         "SELECT target, slot, name, canonical_name, title, type, status, skipped, code, description, impact, error,
-                error_message, error_state, contact, check_details, parent, first_seen, last_status_change, missing_since
+                error_message, error_state, contact, check_details, runs_on, first_seen, last_status_change, missing_since,
+                independent, link, valid_for_ms
          FROM dependency",
     )?;
     let mut by_target: HashMap<i64, Vec<DependencyRecord>> = HashMap::new();
@@ -113,7 +128,10 @@ fn record(row: &Row<'_>, before: Option<&DependencyRecord>) -> rusqlite::Result<
         error_message: row.get(12)?,
         contact,
         check_details: json(15)?,
-        parent: row.get(16)?,
+        runs_on: serde_json::from_str(row.get_ref(16)?.as_str()?).unwrap_or_default(),
+        independent: row.get(20)?,
+        link: row.get::<_, Option<String>>(21)?.map(Into::into),
+        valid_for: row.get::<_, Option<i64>>(22)?.and_then(|ms| Some(Duration::from_millis(u64::try_from(ms).ok()?))),
         ..model::Dependency::new(row.get::<_, String>(2)?, status)
     };
     Ok(DependencyRecord {

@@ -59,6 +59,8 @@ struct DependencyWire<'a> {
     stale: bool,
     missing: bool,
     skipped: bool,
+    /// Whether the status has another cause than what the dependency runs on.
+    independent: bool,
     code: Option<i32>,
     latency_ms: Option<f64>,
     description: Option<&'a str>,
@@ -70,8 +72,14 @@ struct DependencyWire<'a> {
     contact: Option<Box<RawValue>>,
     #[schema(value_type = serde_json::Value)]
     check_details: Option<Box<RawValue>>,
-    /// The name of a dependency of the same target.
+    /// The first of `runsOn`.
     parent: Option<&'a str>,
+    /// The names of the dependencies of the same target that this one runs on.
+    runs_on: &'a [String],
+    /// Its address in the user interface of its source.
+    link: Option<&'a str>,
+    /// How long after `checkedAt` the status is current; null as long as polls succeed.
+    valid_for_ms: Option<u64>,
     checked_at: Time,
     last_status_change: Option<Time>,
     stale_since: Option<Time>,
@@ -86,7 +94,8 @@ impl<'a> DependencyWire<'a> {
             json.as_ref().and_then(|json| RawValue::from_string(json.as_str().to_owned()).ok())
         };
         // The last status of a stale or missing dependency may be out of date.
-        let is_current = !target.is_stale() && record.missing_since.is_none();
+        let stale = target.is_stale_in(dependency);
+        let is_current = !stale && record.missing_since.is_none();
         Self {
             id: dependency_id(&target.info.id, &reported.name),
             target: target.info.id.as_str(),
@@ -96,9 +105,10 @@ impl<'a> DependencyWire<'a> {
             kind: &reported.kind,
             status: reported.status.as_str(),
             healthy: reported.status.healthy().filter(|_| is_current),
-            stale: target.is_stale(),
+            stale,
             missing: record.missing_since.is_some(),
             skipped: reported.skipped,
+            independent: reported.independent,
             code: reported.code,
             latency_ms: volatile.latency_ms,
             description: reported.description.as_deref(),
@@ -107,7 +117,10 @@ impl<'a> DependencyWire<'a> {
             error_message: reported.error_message.as_deref(),
             contact: raw(&reported.contact),
             check_details: raw(&reported.check_details),
-            parent: reported.parent.as_deref(),
+            parent: reported.runs_on.first().map(String::as_str),
+            runs_on: &reported.runs_on,
+            link: reported.link.as_deref(),
+            valid_for_ms: reported.valid_for.map(|valid| valid.as_millis() as u64),
             checked_at: Time::new(volatile.checked_at),
             last_status_change: times(record.last_status_change),
             stale_since: times(target.observed.stale_since),

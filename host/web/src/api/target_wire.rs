@@ -103,11 +103,11 @@ struct CountsWire {
 
 impl CountsWire {
     fn of(target: &TargetState) -> Self {
-        let (stale, mut counts) = (target.is_stale(), Self::default());
+        let mut counts = Self::default();
         for dependency in target.observed.dependencies.iter() {
             let count = match (dependency.record.missing_since, dependency.record.reported.status) {
                 (Some(_), _) => &mut counts.missing,
-                (None, _) if stale => &mut counts.stale,
+                (None, _) if target.is_stale_in(dependency) => &mut counts.stale,
                 (None, Status::Ok) => &mut counts.ok,
                 (None, Status::Warning) => &mut counts.warning,
                 (None, Status::Unknown) => &mut counts.unknown,

@@ -7,15 +7,23 @@ use model::{Sample, SampleKind};
 use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, HashMap};
 
+/// The description of a metric without one.
 const HELP: &str = "Reported by a plugin";
 
 /// Names and values of labels.
 type Labels = Vec<(String, String)>;
 
+/// The samples of one name.
+struct Family<'a> {
+    kind: SampleKind,
+    help: Option<&'a str>,
+    values: HashMap<Labels, f64>,
+}
+
 /// Samples by name, from any number of targets. A name that plugins report with different types is untyped, so that one
 /// plugin's type never hides another plugin's series, regardless of which reports first. If a plugin reports a series
 /// twice, the last value counts.
-type Families<'a> = BTreeMap<&'a str, (SampleKind, HashMap<Labels, f64>)>;
+type Families<'a> = BTreeMap<&'a str, Family<'a>>;
 
 /// Adds the samples of all targets that are not stale.
 pub(super) fn register_all(states: &mut Registry, targets: &Targets) {
@@ -31,15 +39,17 @@ pub(super) fn register_all(states: &mut Registry, targets: &Targets) {
 fn register_samples<'a>(states: &mut Registry, samples: impl Iterator<Item = (Labels, &'a Sample)>) {
     let mut families = Families::new();
     for (mut labels, sample) in samples {
-        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, HashMap::new()));
-        if *kind != sample.kind {
-            *kind = SampleKind::Untyped;
+        let new = || Family { kind: sample.kind, help: None, values: HashMap::new() };
+        let family = families.entry(&sample.name).or_insert_with(new);
+        if family.kind != sample.kind {
+            family.kind = SampleKind::Untyped;
         }
+        family.help = family.help.or(sample.help.as_deref());
         labels.extend(sample.labels.iter().cloned());
-        values.insert(labels, sample.value);
+        family.values.insert(labels, sample.value);
     }
     let names: Vec<&str> = families.keys().copied().collect();
-    for (name, (kind, values)) in families {
+    for (name, Family { kind, help, values }) in families {
         // OpenMetrics declares a counter without the suffix `_total`. The shortened name must not be the name of
         // another family; `_created` is reserved for the counter as well.
         let is_taken = |name: &str| names.binary_search(&name).is_ok();
@@ -50,7 +60,9 @@ fn register_samples<'a>(states: &mut Registry, samples: impl Iterator<Item = (La
             (SampleKind::Gauge, _) => (SampleKind::Gauge, name),
             (SampleKind::Counter | SampleKind::Untyped, _) => (SampleKind::Untyped, name),
         };
-        register(states, kind, name, HELP, move |emit: &mut Emit<'_>| {
+        // The format ends the text with a full stop.
+        let help = help.map_or(HELP, |help| help.trim_end_matches('.')).to_owned();
+        register(states, kind, name, &help, move |emit: &mut Emit<'_>| {
             values.iter().with_pauses().try_for_each(|(labels, value)| {
                 let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
                 // A counter is never negative.
@@ -70,7 +82,7 @@ mod tests {
         let labels = |target: &str| vec![("instance".to_owned(), target.to_owned())];
         let sample = |name: &str, kind, value| {
             let own = vec![("id".to_owned(), "a".to_owned())];
-            Sample { name: name.to_owned(), kind, labels: own, value }
+            Sample { labels: own, ..Sample::new(name, kind, value) }
         };
         let (gauge, counter) = (SampleKind::Gauge, SampleKind::Counter);
         let samples = [
@@ -117,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_name_with_two_types_keeps_every_series() {
-        let sample = |kind, value| Sample { name: "temperature".to_owned(), kind, labels: Vec::new(), value };
+        let sample = |kind, value| Sample::new("temperature", kind, value);
         let (honest, other) = (sample(SampleKind::Gauge, 20.0), sample(SampleKind::Counter, 5.0));
         let scrape = |samples: &[(&str, &Sample)]| {
             let mut registry = Registry::default();
@@ -128,10 +140,14 @@ mod tests {
             text
         };
         assert!(scrape(&[("z", &honest)]).contains("TYPE temperature gauge"));
+        let described = Sample { help: Some("Of the\nair.".into()), ..honest.clone() };
+        let text = scrape(&[("a", &other), ("z", &described)]);
+        assert!(text.contains("HELP temperature Of the\\nair.\n"), "{text}");
         // Targets are ordered by id, so a new target may come first.
         for samples in [[("a", &other), ("z", &honest)], [("a", &honest), ("z", &other)]] {
             let both = scrape(&samples);
             assert!(both.contains("TYPE temperature unknown"), "{both}");
+            assert!(both.contains("HELP temperature Reported by a plugin."), "{both}");
             assert!(both.contains("} 20.0") && both.contains("} 5.0"), "{both}");
         }
     }

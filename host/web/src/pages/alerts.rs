@@ -267,6 +267,7 @@ fn ended(alerts: &[&AlertRecord]) -> Markup {
     let why = |resolution| match resolution {
         Resolution::Recovered => "recovered",
         Resolution::Missing => "no longer reported",
+        Resolution::Gone => "removed from its source",
         Resolution::Removed => "removed",
         Resolution::Disabled => "target disabled",
     };

@@ -2,6 +2,7 @@
 
 use super::dependants::list;
 use super::parts::{age, encoded};
+use super::reported::{source_link, values};
 use super::shell::{Live, failure, live, problems};
 use crate::chart;
 use crate::condition::Condition;
@@ -142,6 +143,8 @@ fn row(seen: &Seen<'_>, past: Option<&History>, span: (Timestamp, Timestamp)) ->
             td {
                 @if let Some(message) = &reported.error_message { p.message { (message) } }
                 @else if let Some(description) = &reported.description { p.note { (description) } }
+                (values(target, &reported.name))
+                (source_link(reported))
             }
         }
     }

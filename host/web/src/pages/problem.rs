@@ -24,7 +24,7 @@ pub(super) struct Problem<'a> {
     target: &'a TargetState,
     status: TargetStatus,
     dependency: Option<(&'a DependencyState, Condition)>,
-    /// The number of unknown dependencies whose parent it is.
+    /// The number of unknown dependencies that run on it.
     on_it: usize,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn found<'a>(chosen: &[Chosen<'a>]) -> Vec<Problem<'a>> {
     found
 }
 
-/// Counts unknown dependencies at their parent instead of listing them, if the parent is critical or missing: they are
+/// Counts unknown dependencies at one that they run on instead of listing them, if that is critical or missing: they are
 /// unknown because of it. The problems of one target begin at `first`.
 fn fold_children(found: &mut Vec<Problem<'_>>, first: usize) {
     let own = found.split_off(first);
@@ -68,8 +68,9 @@ fn fold_children(found: &mut Vec<Problem<'_>>, first: usize) {
     let causes = own.iter().filter(|problem| problem.rank <= Condition::Missing.urgency());
     let mut on_it: HashMap<String, usize> = causes.filter_map(|problem| Some((name(problem)?, 0))).collect();
     let kept = own.into_iter().filter(|problem| {
-        let parent = problem.dependency.and_then(|(dependency, _)| dependency.record.reported.parent.as_ref());
-        match parent.filter(|_| problem.rank == Condition::Unknown.urgency()).and_then(|parent| on_it.get_mut(parent)) {
+        let of = problem.dependency.filter(|_| problem.rank == Condition::Unknown.urgency());
+        let mut causes = of.into_iter().flat_map(|(dependency, _)| &dependency.record.reported.runs_on);
+        match causes.find(|name| on_it.contains_key(*name)).and_then(|name| on_it.get_mut(name)) {
             Some(count) => {
                 *count += 1;
                 false
@@ -164,14 +165,14 @@ mod tests {
     use super::*;
     use crate::status::tests::{dependency, target, with};
 
-    fn named(name: &str, status: Status, parent: Option<&str>) -> DependencyState {
+    fn named(name: &str, status: Status, runs_on: Option<&str>) -> DependencyState {
         let mut found = dependency(name, status);
-        Arc::make_mut(&mut found.record).reported.parent = parent.map(ToOwned::to_owned);
+        Arc::make_mut(&mut found.record).reported.runs_on = runs_on.into_iter().map(ToOwned::to_owned).collect();
         found
     }
 
     #[test]
-    fn problems_are_listed_worst_first_and_unknown_children_are_counted_at_their_parent() {
+    fn problems_are_listed_worst_first_and_unknown_ones_are_counted_at_what_they_run_on() {
         let mut polled = with(target("a"), |observed| {
             observed.dependencies = Arc::new(vec![
                 named("vm", Status::Unknown, Some("node")),

@@ -6,6 +6,7 @@ use super::dependants::list;
 use super::dependency::{common_name, path_of};
 use super::parts::{Command, age, buttons, complaints, reason, state};
 use super::polls;
+use super::reported::{contact, runs_on, source_link};
 use super::shell::{Live, failure, live, problems};
 use super::target_settings::settings;
 use crate::api::query::named;
@@ -325,7 +326,8 @@ fn row(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp), dependency: &
             th scope="row" {
                 a href=(path_of(common_name(dependency))) { (reported.title.as_deref().unwrap_or(&reported.name)) }
                 @if reported.title.is_some() { " " small { (reported.name) } }
-                @if let Some(parent) = &reported.parent { small.note { "on " (parent) } }
+                (runs_on(reported))
+                (source_link(reported))
             }
             td { span class={ "tag " (condition.class()) } { (condition.sign()) " " (condition.word(reported.status)) } }
             td.number { (age(condition.since(target, dependency))) }
@@ -359,18 +361,6 @@ fn affected(view: &View) -> Markup {
             p { a href={ "/graph?around=" (view.target.info.id) } { "Show it in the graph" } }
         }
     }
-}
-
-/// The values of a contact as text.
-fn contact(contact: &model::Json) -> String {
-    let Ok(members) = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(contact.as_str()) else {
-        return String::new();
-    };
-    let text = |value: serde_json::Value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    };
-    members.into_values().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// An entry of the timeline.

@@ -6,7 +6,7 @@
 use super::coverage::Job;
 use super::shared::excluded;
 use crate::context::PollContext;
-use crate::nodes::{Node, Nodes, answers, parent, reports};
+use crate::nodes::{Node, Nodes, answers, on_node, reports};
 use crate::resources::Guest;
 use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
@@ -42,7 +42,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
                     let why = "a job covers guests on this node, and no backup ran as far back as its tasks go";
                     let name = format!("backup/node/{node}");
                     let dependency = evaluated(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
-                    context.add(parent(dependency, node));
+                    context.add(on_node(dependency, node));
                 }
             }
             Ok(tasks) => {
@@ -53,7 +53,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
                 // If no guest on the node needs a backup, the last run does not matter.
                 let cared = reports(nodes, node) && left != Some(false);
                 let dependency = of_several(context, node, &several, left).filter(|_| cared);
-                context.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
+                context.report.dependencies.extend(dependency.map(|dependency| on_node(dependency, node)));
             }
             Err(error) => {
                 unread(context, node, &error);
@@ -189,7 +189,7 @@ fn of_one(context: &PollContext, guest: &Guest<'_>, task: &Task, later: Option<f
     };
     let name = format!("backup/{}", guest.dependency());
     let dependency = evaluated(name, "pve-backup", verdict).with_description(format!("Backed up at {shown}"));
-    let dependency = dependency.with_parent(guest.dependency());
+    let dependency = dependency.with_runs_on(guest.dependency());
     match &guest.name {
         Some(name) => dependency.with_title(format!("backup of {name}")),
         None => dependency,

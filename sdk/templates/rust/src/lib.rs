@@ -60,7 +60,7 @@ fn read(body: &[u8], settings: &Settings) -> Result<Report, CallError> {
             _ => Dependency::ok(&name),
         };
         report.dependencies.push(queue.with_kind("queue"));
-        report.samples.push(Sample::gauge("queue_messages", waiting).with_label("queue", name));
+        report.samples.push(Sample::gauge("queue_messages", waiting).with_label("queue", &name).about(name));
     }
     log::debug!("{} queues", report.dependencies.len());
     Ok(report)

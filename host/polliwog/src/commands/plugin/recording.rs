@@ -9,6 +9,7 @@ use model::{Failure, Outcome};
 use sandbox::{Done, Plugin, Recording, Role, Sandbox, Sent, Usage};
 use serde_json::{Value, json};
 use std::path::Path;
+use store::KnownState;
 
 /// The longest recording, in bytes.
 const LONGEST: u64 = 256 << 20;
@@ -74,6 +75,7 @@ pub(crate) async fn replay(
     let (result, failure, usage, seen) = match (plugin.descriptor().role, recording.event()) {
         (Role::Poller, None) => {
             let Done { outcome, usage, seen, .. } = sandbox.poll(job).await;
+            let outcome = KnownState::default().judged(outcome);
             let result = result_json(&outcome);
             let failure = if let Outcome::Failure(failure) = outcome { Some(failure) } else { None };
             (result, failure, usage, seen)

@@ -6,6 +6,7 @@ use model::{Dependency, Json, Outcome, Report, Status};
 use sandbox::{Done, Plugin};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The exit code of a poll that failed or whose status is unknown.
 pub(super) const FAILED: u8 = 3;
@@ -26,7 +27,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, Value) {
     match outcome {
         Outcome::Success(_) => ("success", Value::Null),
         Outcome::Failure(failure) => {
-            let retry_after = failure.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let retry_after = failure.retry_after.map(milliseconds);
             let error = json!({ "code": failure.code, "message": failure.message, "retryAfterMs": retry_after });
             (failure.category.as_str(), error)
         }
@@ -59,13 +60,22 @@ pub(crate) fn result_json(result: &Outcome) -> Value {
         "error": error,
         "dependencies": report.dependencies.iter().map(dependency).collect::<Vec<_>>(),
         "kept": report.kept,
+        "gone": report.gone,
         "samples": report.samples.iter().map(|sample| {
             let labels: serde_json::Map<String, Value> =
                 sample.labels.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
-            json!({ "name": sample.name, "kind": sample.kind.as_str(), "labels": labels, "value": sample.value })
+            json!({
+                "name": sample.name, "kind": sample.kind.as_str(), "labels": labels, "value": sample.value,
+                "help": sample.help, "unit": sample.unit, "dependency": sample.dependency,
+            })
         }).collect::<Vec<_>>(),
         "warnings": report.warnings,
+        "nextPollMs": report.next_poll.map(milliseconds),
     })
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn dependency(dependency: &Dependency) -> Value {
@@ -87,7 +97,11 @@ fn dependency(dependency: &Dependency) -> Value {
         "contact": raw(&dependency.contact),
         "checkDetails": raw(&dependency.check_details),
         "checkedAt": checked_at.map(|at| format!("{at:.3}")),
-        "parent": dependency.parent,
+        "parent": dependency.runs_on.first(),
+        "runsOn": dependency.runs_on,
+        "independent": dependency.independent,
+        "link": dependency.link,
+        "validForMs": dependency.valid_for.map(milliseconds),
     })
 }
 

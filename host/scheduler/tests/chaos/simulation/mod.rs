@@ -353,10 +353,14 @@ impl Run {
     }
 
     fn outcome(&mut self, spec: &TargetSpec) -> Finish {
-        let success = Finish::Success { changed: self.rng.random_bool(0.05), critical: self.rng.random_bool(0.1) };
+        let (changed, critical) = (self.rng.random_bool(0.05), self.rng.random_bool(0.1));
         if self.calm {
-            return success;
+            return Finish::Success { changed, critical, next_poll: None };
         }
+        // From at once to far too late.
+        let wish = Duration::from_millis(self.rng.random_range(0..600_000));
+        let next_poll = self.rng.random_bool(0.2).then_some(wish);
+        let success = Finish::Success { changed, critical, next_poll };
         let host: usize = spec.host[1..].parse().unwrap_or_default();
         let asked = Duration::from_secs(self.rng.random_range(0..8_000));
         let retry_after = self.rng.random_bool(self.faults.retry_after).then_some(asked);

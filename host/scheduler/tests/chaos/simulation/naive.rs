@@ -333,13 +333,17 @@ impl Mirror {
         };
         let max = self.spec.max.or(settings.max).unwrap_or(longest).max(min);
         match finish {
-            Finish::Success { .. } => {
+            Finish::Success { next_poll, .. } => {
                 let base = own.clamp(min, max);
-                let fixed = self.spec.cadence.unwrap_or(settings.cadence) == Cadence::Fixed;
-                let (low, high) = if fixed { (base, base) } else { (min, max) };
+                let cadence = self.spec.cadence.unwrap_or(settings.cadence);
+                let (low, high) = if cadence == Cadence::Fixed { (base, base) } else { (min, max) };
                 let Self { asked, at_once, unwritten, profile, .. } = *self;
                 *self = Self { asked, at_once, unwritten, profile, ..Self::new(self.spec.clone()) };
-                Expected::Between(due.after(low).max(now), due.after(high).max(now))
+                // A wish counts from now, and no poll comes before it without a reason.
+                match next_poll.filter(|_| cadence == Cadence::Adaptive) {
+                    Some(wish) => Expected::Between(now.after(wish.clamp(min, max)), now.after(max)),
+                    None => Expected::Between(due.after(low).max(now), due.after(high).max(now)),
+                }
             }
             Finish::Transient { cause, retry_after } | Finish::Permanent { cause, retry_after } => {
                 self.failures += 1;
