@@ -452,6 +452,7 @@ pub mod polliwog {
             #[used]
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
             pub type TimestampMs = super::super::super::polliwog::plugin::types::TimestampMs;
             #[allow(unused_unsafe, clippy::all)]
             /// Returns the time of this call.
@@ -470,6 +471,85 @@ pub mod polliwog {
                     }
                     let ret = wit_import0();
                     ret
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns the offset from UTC of the operator's time zone at a time, in minutes, east positive. For languages whose
+            /// components have no data of time zones.
+            #[allow(async_fn_in_trait)]
+            pub fn utc_offset_minutes(at: TimestampMs) -> i32 {
+                unsafe {
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/clock@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "utc-offset-minutes"]
+                        fn wit_import0(_: i64) -> i32;
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import0(_: i64) -> i32 {
+                        unreachable!()
+                    }
+                    let ret = wit_import0(_rt::as_i64(at));
+                    ret
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns the IANA name of the operator's time zone, for example "Europe/Zurich". "UTC" where it is not known. At most 64
+            /// bytes.
+            #[allow(async_fn_in_trait)]
+            pub fn time_zone() -> _rt::String {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/clock@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "time-zone"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = *ptr0.add(0).cast::<*mut u8>();
+                    let l3 = *ptr0
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len4 = l3;
+                    let bytes4 = _rt::Vec::from_raw_parts(l2.cast(), len4, len4);
+                    let result5 = _rt::string_lift(bytes4);
+                    result5
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns the rest of `endpoint.timeout-ms`, in milliseconds. Unlike `now` it decreases during a call. In a replay, it does
+            /// not.
+            #[allow(async_fn_in_trait)]
+            pub fn remaining_ms() -> u32 {
+                unsafe {
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/clock@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "remaining-ms"]
+                        fn wit_import0() -> i32;
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import0() -> i32 {
+                        unreachable!()
+                    }
+                    let ret = wit_import0();
+                    ret as u32
                 }
             }
         }
@@ -3117,6 +3197,143 @@ pub mod polliwog {
                 }
             }
         }
+        /// The state of the notification that a plugin is sending; without effect in other calls. It lasts, also if the call fails, traps or exceeds a limit, and over
+        /// restarts of the host: later attempts do not contain the alerts that are recorded here.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod progress {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Failure = super::super::super::polliwog::plugin::types::Failure;
+            #[allow(unused_unsafe, clippy::all)]
+            /// Records that the receiver took an alert of this notification. Returns when that is on disk, at most 2 seconds later. Does
+            /// nothing if the notification does not contain the alert.
+            #[allow(async_fn_in_trait)]
+            pub fn sent(fingerprint: &str) -> () {
+                unsafe {
+                    let vec0 = fingerprint;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/progress@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "sent"]
+                        fn wit_import1(_: *mut u8, _: usize);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8, _: usize) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0.cast_mut(), len0);
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Records that the receiver refuses an alert of this notification, so that it is not tried again. As `sent` otherwise. The
+            /// host shows the reason.
+            #[allow(async_fn_in_trait)]
+            pub fn refused(fingerprint: &str, reason: &Failure) -> () {
+                unsafe {
+                    let vec0 = fingerprint;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let super::super::super::polliwog::plugin::types::Failure {
+                        code: code1,
+                        message: message1,
+                        retry_after_ms: retry_after_ms1,
+                        extra: extra1,
+                    } = reason;
+                    let vec2 = code1;
+                    let ptr2 = vec2.as_ptr().cast::<u8>();
+                    let len2 = vec2.len();
+                    let vec3 = message1;
+                    let ptr3 = vec3.as_ptr().cast::<u8>();
+                    let len3 = vec3.len();
+                    let (result4_0, result4_1) = match retry_after_ms1 {
+                        Some(e) => (1i32, _rt::as_i32(e)),
+                        None => (0i32, 0i32),
+                    };
+                    let vec8 = extra1;
+                    let len8 = vec8.len();
+                    let layout8 = _rt::alloc::Layout::from_size_align(
+                            vec8.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result8, _cleanup8) = wit_bindgen::rt::Cleanup::new(layout8);
+                    for (i, e) in vec8.into_iter().enumerate() {
+                        let base = result8
+                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let super::super::super::polliwog::plugin::types::Extra {
+                                key: key5,
+                                value: value5,
+                            } = e;
+                            let vec6 = key5;
+                            let ptr6 = vec6.as_ptr().cast::<u8>();
+                            let len6 = vec6.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len6;
+                            *base.add(0).cast::<*mut u8>() = ptr6.cast_mut();
+                            let vec7 = value5;
+                            let ptr7 = vec7.as_ptr().cast::<u8>();
+                            let len7 = vec7.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len7;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr7.cast_mut();
+                        }
+                    }
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/progress@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "refused"]
+                        fn wit_import9(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: i32,
+                            _: *mut u8,
+                            _: usize,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import9(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: i32,
+                        _: *mut u8,
+                        _: usize,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import9(
+                        ptr0.cast_mut(),
+                        len0,
+                        ptr2.cast_mut(),
+                        len2,
+                        ptr3.cast_mut(),
+                        len3,
+                        result4_0,
+                        result4_1,
+                        result8,
+                        len8,
+                    );
+                }
+            }
+        }
     }
 }
 #[rustfmt::skip]
@@ -4185,6 +4402,8 @@ pub mod exports {
                     pub labels: _rt::Vec<Label>,
                     /// The page about the alert. Absent if the operator has not configured the address of the host.
                     pub link: ::core::option::Option<_rt::String>,
+                    /// The address of the failing object in the user interface of its source: `dependency.link`. At most 2 KiB.
+                    pub object_link: ::core::option::Option<_rt::String>,
                     /// The number of alerts that are held back because this one explains them.
                     pub suppresses: u32,
                     /// Later attributes.
@@ -4210,6 +4429,7 @@ pub mod exports {
                             .field("resolved-at", &self.resolved_at)
                             .field("labels", &self.labels)
                             .field("link", &self.link)
+                            .field("object-link", &self.object_link)
                             .field("suppresses", &self.suppresses)
                             .field("extra", &self.extra)
                             .finish()
@@ -4220,6 +4440,10 @@ pub mod exports {
                 pub struct Notification {
                     /// The same for each attempt, for receivers that recognise repetitions. At most 64 bytes.
                     pub id: _rt::String,
+                    /// When the host made it: the same for each attempt, so that texts with an age do not differ.
+                    pub created_at: TimestampMs,
+                    /// The number of this attempt, from 1.
+                    pub attempt: u32,
                     /// The attributes that the alerts have in common, by which they were grouped.
                     pub group: _rt::Vec<Label>,
                     /// The alerts.
@@ -4238,6 +4462,8 @@ pub mod exports {
                     ) -> ::core::fmt::Result {
                         f.debug_struct("Notification")
                             .field("id", &self.id)
+                            .field("created-at", &self.created_at)
+                            .field("attempt", &self.attempt)
                             .field("group", &self.group)
                             .field("alerts", &self.alerts)
                             .field("omitted", &self.omitted)
@@ -4353,7 +4579,7 @@ pub mod exports {
                 pub unsafe fn _export_send_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result128 = {
+                        let result134 = {
                             let l0 = *arg0.add(0).cast::<*mut u8>();
                             let l1 = *arg0
                                 .add(::core::mem::size_of::<*const u8>())
@@ -4550,10 +4776,10 @@ pub mod exports {
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             let l43 = *arg0
-                                .add(17 * ::core::mem::size_of::<*const u8>())
+                                .add(8 + 16 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
                             let l44 = *arg0
-                                .add(18 * ::core::mem::size_of::<*const u8>())
+                                .add(8 + 17 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
                             let len45 = l44;
                             let bytes45 = _rt::Vec::from_raw_parts(
@@ -4562,428 +4788,461 @@ pub mod exports {
                                 len45,
                             );
                             let l46 = *arg0
-                                .add(19 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
+                                .add(8 + 18 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i64>();
                             let l47 = *arg0
-                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                .add(16 + 18 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l48 = *arg0
+                                .add(16 + 19 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l49 = *arg0
+                                .add(16 + 20 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base54 = l46;
-                            let len54 = l47;
-                            let mut result54 = _rt::Vec::with_capacity(len54);
-                            for i in 0..len54 {
-                                let base = base54
+                            let base56 = l48;
+                            let len56 = l49;
+                            let mut result56 = _rt::Vec::with_capacity(len56);
+                            for i in 0..len56 {
+                                let base = base56
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e54 = {
-                                    let l48 = *base.add(0).cast::<*mut u8>();
-                                    let l49 = *base
+                                let e56 = {
+                                    let l50 = *base.add(0).cast::<*mut u8>();
+                                    let l51 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len50 = l49;
-                                    let bytes50 = _rt::Vec::from_raw_parts(
-                                        l48.cast(),
-                                        len50,
-                                        len50,
+                                    let len52 = l51;
+                                    let bytes52 = _rt::Vec::from_raw_parts(
+                                        l50.cast(),
+                                        len52,
+                                        len52,
                                     );
-                                    let l51 = *base
+                                    let l53 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l52 = *base
+                                    let l54 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len53 = l52;
-                                    let bytes53 = _rt::Vec::from_raw_parts(
-                                        l51.cast(),
-                                        len53,
-                                        len53,
+                                    let len55 = l54;
+                                    let bytes55 = _rt::Vec::from_raw_parts(
+                                        l53.cast(),
+                                        len55,
+                                        len55,
                                     );
                                     super::super::super::super::polliwog::plugin::types::Label {
-                                        name: _rt::string_lift(bytes50),
-                                        value: _rt::string_lift(bytes53),
+                                        name: _rt::string_lift(bytes52),
+                                        value: _rt::string_lift(bytes55),
                                     }
                                 };
-                                result54.push(e54);
+                                result56.push(e56);
                             }
                             _rt::cabi_dealloc(
-                                base54,
-                                len54 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base56,
+                                len56 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let l55 = *arg0
-                                .add(21 * ::core::mem::size_of::<*const u8>())
+                            let l57 = *arg0
+                                .add(16 + 21 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
-                            let l56 = *arg0
-                                .add(22 * ::core::mem::size_of::<*const u8>())
+                            let l58 = *arg0
+                                .add(16 + 22 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base113 = l55;
-                            let len113 = l56;
-                            let mut result113 = _rt::Vec::with_capacity(len113);
-                            for i in 0..len113 {
-                                let base = base113
-                                    .add(i * (32 + 28 * ::core::mem::size_of::<*const u8>()));
-                                let e113 = {
-                                    let l57 = *base.add(0).cast::<*mut u8>();
-                                    let l58 = *base
+                            let base119 = l57;
+                            let len119 = l58;
+                            let mut result119 = _rt::Vec::with_capacity(len119);
+                            for i in 0..len119 {
+                                let base = base119
+                                    .add(i * (40 + 30 * ::core::mem::size_of::<*const u8>()));
+                                let e119 = {
+                                    let l59 = *base.add(0).cast::<*mut u8>();
+                                    let l60 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len59 = l58;
-                                    let bytes59 = _rt::Vec::from_raw_parts(
-                                        l57.cast(),
-                                        len59,
-                                        len59,
+                                    let len61 = l60;
+                                    let bytes61 = _rt::Vec::from_raw_parts(
+                                        l59.cast(),
+                                        len61,
+                                        len61,
                                     );
-                                    let l60 = *base
+                                    let l62 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l61 = *base
+                                    let l63 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len62 = l61;
-                                    let bytes62 = _rt::Vec::from_raw_parts(
-                                        l60.cast(),
-                                        len62,
-                                        len62,
+                                    let len64 = l63;
+                                    let bytes64 = _rt::Vec::from_raw_parts(
+                                        l62.cast(),
+                                        len64,
+                                        len64,
                                     );
-                                    let l63 = i32::from(
+                                    let l65 = i32::from(
                                         *base
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l64 = *base
+                                    let l66 = *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l65 = *base
+                                    let l67 = *base
                                         .add(6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len66 = l65;
-                                    let bytes66 = _rt::Vec::from_raw_parts(
-                                        l64.cast(),
-                                        len66,
-                                        len66,
+                                    let len68 = l67;
+                                    let bytes68 = _rt::Vec::from_raw_parts(
+                                        l66.cast(),
+                                        len68,
+                                        len68,
                                     );
-                                    let l67 = i32::from(
+                                    let l69 = i32::from(
                                         *base
                                             .add(7 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l71 = *base
+                                    let l73 = *base
                                         .add(10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l72 = *base
+                                    let l74 = *base
                                         .add(11 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len73 = l72;
-                                    let bytes73 = _rt::Vec::from_raw_parts(
-                                        l71.cast(),
-                                        len73,
-                                        len73,
+                                    let len75 = l74;
+                                    let bytes75 = _rt::Vec::from_raw_parts(
+                                        l73.cast(),
+                                        len75,
+                                        len75,
                                     );
-                                    let l74 = *base
+                                    let l76 = *base
                                         .add(12 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l75 = *base
+                                    let l77 = *base
                                         .add(13 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len76 = l75;
-                                    let bytes76 = _rt::Vec::from_raw_parts(
-                                        l74.cast(),
-                                        len76,
-                                        len76,
+                                    let len78 = l77;
+                                    let bytes78 = _rt::Vec::from_raw_parts(
+                                        l76.cast(),
+                                        len78,
+                                        len78,
                                     );
-                                    let l77 = i32::from(
+                                    let l79 = i32::from(
                                         *base
                                             .add(14 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l81 = *base
+                                    let l83 = *base
                                         .add(17 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l82 = *base
+                                    let l84 = *base
                                         .add(18 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len83 = l82;
-                                    let bytes83 = _rt::Vec::from_raw_parts(
-                                        l81.cast(),
-                                        len83,
-                                        len83,
+                                    let len85 = l84;
+                                    let bytes85 = _rt::Vec::from_raw_parts(
+                                        l83.cast(),
+                                        len85,
+                                        len85,
                                     );
-                                    let l84 = *base
+                                    let l86 = *base
                                         .add(19 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l85 = *base
+                                    let l87 = *base
                                         .add(20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len86 = l85;
-                                    let bytes86 = _rt::Vec::from_raw_parts(
-                                        l84.cast(),
-                                        len86,
-                                        len86,
+                                    let len88 = l87;
+                                    let bytes88 = _rt::Vec::from_raw_parts(
+                                        l86.cast(),
+                                        len88,
+                                        len88,
                                     );
-                                    let l87 = *base
+                                    let l89 = *base
                                         .add(8 + 20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i64>();
-                                    let l88 = i32::from(
+                                    let l90 = i32::from(
                                         *base
                                             .add(16 + 20 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l90 = *base
+                                    let l92 = *base
                                         .add(32 + 20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l91 = *base
+                                    let l93 = *base
                                         .add(32 + 21 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base98 = l90;
-                                    let len98 = l91;
-                                    let mut result98 = _rt::Vec::with_capacity(len98);
-                                    for i in 0..len98 {
-                                        let base = base98
+                                    let base100 = l92;
+                                    let len100 = l93;
+                                    let mut result100 = _rt::Vec::with_capacity(len100);
+                                    for i in 0..len100 {
+                                        let base = base100
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                        let e98 = {
-                                            let l92 = *base.add(0).cast::<*mut u8>();
-                                            let l93 = *base
+                                        let e100 = {
+                                            let l94 = *base.add(0).cast::<*mut u8>();
+                                            let l95 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len94 = l93;
-                                            let bytes94 = _rt::Vec::from_raw_parts(
-                                                l92.cast(),
-                                                len94,
-                                                len94,
+                                            let len96 = l95;
+                                            let bytes96 = _rt::Vec::from_raw_parts(
+                                                l94.cast(),
+                                                len96,
+                                                len96,
                                             );
-                                            let l95 = *base
+                                            let l97 = *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l96 = *base
+                                            let l98 = *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len97 = l96;
-                                            let bytes97 = _rt::Vec::from_raw_parts(
-                                                l95.cast(),
-                                                len97,
-                                                len97,
+                                            let len99 = l98;
+                                            let bytes99 = _rt::Vec::from_raw_parts(
+                                                l97.cast(),
+                                                len99,
+                                                len99,
                                             );
                                             super::super::super::super::polliwog::plugin::types::Label {
-                                                name: _rt::string_lift(bytes94),
-                                                value: _rt::string_lift(bytes97),
+                                                name: _rt::string_lift(bytes96),
+                                                value: _rt::string_lift(bytes99),
                                             }
                                         };
-                                        result98.push(e98);
+                                        result100.push(e100);
                                     }
                                     _rt::cabi_dealloc(
-                                        base98,
-                                        len98 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        base100,
+                                        len100 * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
-                                    let l99 = i32::from(
+                                    let l101 = i32::from(
                                         *base
                                             .add(32 + 22 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>(),
                                     );
-                                    let l103 = *base
-                                        .add(32 + 25 * ::core::mem::size_of::<*const u8>())
+                                    let l105 = i32::from(
+                                        *base
+                                            .add(32 + 25 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>(),
+                                    );
+                                    let l109 = *base
+                                        .add(32 + 28 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>();
-                                    let l104 = *base
-                                        .add(32 + 26 * ::core::mem::size_of::<*const u8>())
+                                    let l110 = *base
+                                        .add(32 + 29 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l105 = *base
-                                        .add(32 + 27 * ::core::mem::size_of::<*const u8>())
+                                    let l111 = *base
+                                        .add(32 + 30 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base112 = l104;
-                                    let len112 = l105;
-                                    let mut result112 = _rt::Vec::with_capacity(len112);
-                                    for i in 0..len112 {
-                                        let base = base112
+                                    let base118 = l110;
+                                    let len118 = l111;
+                                    let mut result118 = _rt::Vec::with_capacity(len118);
+                                    for i in 0..len118 {
+                                        let base = base118
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                        let e112 = {
-                                            let l106 = *base.add(0).cast::<*mut u8>();
-                                            let l107 = *base
+                                        let e118 = {
+                                            let l112 = *base.add(0).cast::<*mut u8>();
+                                            let l113 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len108 = l107;
-                                            let bytes108 = _rt::Vec::from_raw_parts(
-                                                l106.cast(),
-                                                len108,
-                                                len108,
+                                            let len114 = l113;
+                                            let bytes114 = _rt::Vec::from_raw_parts(
+                                                l112.cast(),
+                                                len114,
+                                                len114,
                                             );
-                                            let l109 = *base
+                                            let l115 = *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l110 = *base
+                                            let l116 = *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len111 = l110;
-                                            let bytes111 = _rt::Vec::from_raw_parts(
-                                                l109.cast(),
-                                                len111,
-                                                len111,
+                                            let len117 = l116;
+                                            let bytes117 = _rt::Vec::from_raw_parts(
+                                                l115.cast(),
+                                                len117,
+                                                len117,
                                             );
                                             super::super::super::super::polliwog::plugin::types::Extra {
-                                                key: _rt::string_lift(bytes108),
-                                                value: _rt::string_lift(bytes111),
+                                                key: _rt::string_lift(bytes114),
+                                                value: _rt::string_lift(bytes117),
                                             }
                                         };
-                                        result112.push(e112);
+                                        result118.push(e118);
                                     }
                                     _rt::cabi_dealloc(
-                                        base112,
-                                        len112 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        base118,
+                                        len118 * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
                                     Alert {
-                                        fingerprint: _rt::string_lift(bytes59),
-                                        event: _rt::string_lift(bytes62),
+                                        fingerprint: _rt::string_lift(bytes61),
+                                        event: _rt::string_lift(bytes64),
                                         status: super::super::super::super::polliwog::plugin::types::Status::_lift(
-                                            l63 as u8,
+                                            l65 as u8,
                                         ),
-                                        class: _rt::string_lift(bytes66),
-                                        target_id: match l67 {
+                                        class: _rt::string_lift(bytes68),
+                                        target_id: match l69 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l68 = *base
+                                                    let l70 = *base
                                                         .add(8 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l69 = *base
+                                                    let l71 = *base
                                                         .add(9 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len70 = l69;
-                                                    let bytes70 = _rt::Vec::from_raw_parts(
-                                                        l68.cast(),
-                                                        len70,
-                                                        len70,
+                                                    let len72 = l71;
+                                                    let bytes72 = _rt::Vec::from_raw_parts(
+                                                        l70.cast(),
+                                                        len72,
+                                                        len72,
                                                     );
-                                                    _rt::string_lift(bytes70)
+                                                    _rt::string_lift(bytes72)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
-                                        target_name: _rt::string_lift(bytes73),
-                                        kind: _rt::string_lift(bytes76),
-                                        dependency: match l77 {
+                                        target_name: _rt::string_lift(bytes75),
+                                        kind: _rt::string_lift(bytes78),
+                                        dependency: match l79 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l78 = *base
+                                                    let l80 = *base
                                                         .add(15 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l79 = *base
+                                                    let l81 = *base
                                                         .add(16 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len80 = l79;
-                                                    let bytes80 = _rt::Vec::from_raw_parts(
-                                                        l78.cast(),
-                                                        len80,
-                                                        len80,
+                                                    let len82 = l81;
+                                                    let bytes82 = _rt::Vec::from_raw_parts(
+                                                        l80.cast(),
+                                                        len82,
+                                                        len82,
                                                     );
-                                                    _rt::string_lift(bytes80)
+                                                    _rt::string_lift(bytes82)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
-                                        title: _rt::string_lift(bytes83),
-                                        summary: _rt::string_lift(bytes86),
-                                        since: l87,
-                                        resolved_at: match l88 {
+                                        title: _rt::string_lift(bytes85),
+                                        summary: _rt::string_lift(bytes88),
+                                        since: l89,
+                                        resolved_at: match l90 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l89 = *base
+                                                    let l91 = *base
                                                         .add(24 + 20 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<i64>();
-                                                    l89
+                                                    l91
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
-                                        labels: result98,
-                                        link: match l99 {
+                                        labels: result100,
+                                        link: match l101 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l100 = *base
+                                                    let l102 = *base
                                                         .add(32 + 23 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>();
-                                                    let l101 = *base
+                                                    let l103 = *base
                                                         .add(32 + 24 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<usize>();
-                                                    let len102 = l101;
-                                                    let bytes102 = _rt::Vec::from_raw_parts(
-                                                        l100.cast(),
-                                                        len102,
-                                                        len102,
+                                                    let len104 = l103;
+                                                    let bytes104 = _rt::Vec::from_raw_parts(
+                                                        l102.cast(),
+                                                        len104,
+                                                        len104,
                                                     );
-                                                    _rt::string_lift(bytes102)
+                                                    _rt::string_lift(bytes104)
                                                 };
                                                 Some(e)
                                             }
                                             _ => _rt::invalid_enum_discriminant(),
                                         },
-                                        suppresses: l103 as u32,
-                                        extra: result112,
+                                        object_link: match l105 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l106 = *base
+                                                        .add(32 + 26 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l107 = *base
+                                                        .add(32 + 27 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len108 = l107;
+                                                    let bytes108 = _rt::Vec::from_raw_parts(
+                                                        l106.cast(),
+                                                        len108,
+                                                        len108,
+                                                    );
+                                                    _rt::string_lift(bytes108)
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                        suppresses: l109 as u32,
+                                        extra: result118,
                                     }
                                 };
-                                result113.push(e113);
+                                result119.push(e119);
                             }
                             _rt::cabi_dealloc(
-                                base113,
-                                len113 * (32 + 28 * ::core::mem::size_of::<*const u8>()),
+                                base119,
+                                len119 * (40 + 30 * ::core::mem::size_of::<*const u8>()),
                                 8,
                             );
-                            let l114 = *arg0
-                                .add(23 * ::core::mem::size_of::<*const u8>())
+                            let l120 = *arg0
+                                .add(16 + 23 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
-                            let l115 = i32::from(
+                            let l121 = i32::from(
                                 *arg0
-                                    .add(24 * ::core::mem::size_of::<*const u8>())
+                                    .add(16 + 24 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l119 = *arg0
-                                .add(27 * ::core::mem::size_of::<*const u8>())
+                            let l125 = *arg0
+                                .add(16 + 27 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
-                            let l120 = *arg0
-                                .add(28 * ::core::mem::size_of::<*const u8>())
+                            let l126 = *arg0
+                                .add(16 + 28 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base127 = l119;
-                            let len127 = l120;
-                            let mut result127 = _rt::Vec::with_capacity(len127);
-                            for i in 0..len127 {
-                                let base = base127
+                            let base133 = l125;
+                            let len133 = l126;
+                            let mut result133 = _rt::Vec::with_capacity(len133);
+                            for i in 0..len133 {
+                                let base = base133
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e127 = {
-                                    let l121 = *base.add(0).cast::<*mut u8>();
-                                    let l122 = *base
+                                let e133 = {
+                                    let l127 = *base.add(0).cast::<*mut u8>();
+                                    let l128 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len123 = l122;
-                                    let bytes123 = _rt::Vec::from_raw_parts(
-                                        l121.cast(),
-                                        len123,
-                                        len123,
+                                    let len129 = l128;
+                                    let bytes129 = _rt::Vec::from_raw_parts(
+                                        l127.cast(),
+                                        len129,
+                                        len129,
                                     );
-                                    let l124 = *base
+                                    let l130 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l125 = *base
+                                    let l131 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len126 = l125;
-                                    let bytes126 = _rt::Vec::from_raw_parts(
-                                        l124.cast(),
-                                        len126,
-                                        len126,
+                                    let len132 = l131;
+                                    let bytes132 = _rt::Vec::from_raw_parts(
+                                        l130.cast(),
+                                        len132,
+                                        len132,
                                     );
                                     super::super::super::super::polliwog::plugin::types::Extra {
-                                        key: _rt::string_lift(bytes123),
-                                        value: _rt::string_lift(bytes126),
+                                        key: _rt::string_lift(bytes129),
+                                        value: _rt::string_lift(bytes132),
                                     }
                                 };
-                                result127.push(e127);
+                                result133.push(e133);
                             }
                             _rt::cabi_dealloc(
-                                base127,
-                                len127 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base133,
+                                len133 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
                             T_::send(
@@ -5000,332 +5259,334 @@ pub mod exports {
                                 },
                                 Notification {
                                     id: _rt::string_lift(bytes45),
-                                    group: result54,
-                                    alerts: result113,
-                                    omitted: l114 as u32,
-                                    link: match l115 {
+                                    created_at: l46,
+                                    attempt: l47 as u32,
+                                    group: result56,
+                                    alerts: result119,
+                                    omitted: l120 as u32,
+                                    link: match l121 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l116 = *arg0
-                                                    .add(25 * ::core::mem::size_of::<*const u8>())
+                                                let l122 = *arg0
+                                                    .add(16 + 25 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l117 = *arg0
-                                                    .add(26 * ::core::mem::size_of::<*const u8>())
+                                                let l123 = *arg0
+                                                    .add(16 + 26 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len118 = l117;
-                                                let bytes118 = _rt::Vec::from_raw_parts(
-                                                    l116.cast(),
-                                                    len118,
-                                                    len118,
+                                                let len124 = l123;
+                                                let bytes124 = _rt::Vec::from_raw_parts(
+                                                    l122.cast(),
+                                                    len124,
+                                                    len124,
                                                 );
-                                                _rt::string_lift(bytes118)
+                                                _rt::string_lift(bytes124)
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    extra: result127,
+                                    extra: result133,
                                 },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            29 * ::core::mem::size_of::<*const u8>(),
-                            ::core::mem::size_of::<*const u8>(),
+                            24 + 28 * ::core::mem::size_of::<*const u8>(),
+                            8,
                         );
-                        let ptr129 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result128 {
+                        let ptr135 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result134 {
                             Ok(_) => {
-                                *ptr129.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr135.add(0).cast::<u8>() = (0i32) as u8;
                             }
                             Err(e) => {
-                                *ptr129.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::polliwog::plugin::types::Error as V151;
+                                *ptr135.add(0).cast::<u8>() = (1i32) as u8;
+                                use super::super::super::super::polliwog::plugin::types::Error as V157;
                                 match e {
-                                    V151::Transient(e) => {
-                                        *ptr129
+                                    V157::Transient(e) => {
+                                        *ptr135
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                         let super::super::super::super::polliwog::plugin::types::Failure {
-                                            code: code130,
-                                            message: message130,
-                                            retry_after_ms: retry_after_ms130,
-                                            extra: extra130,
+                                            code: code136,
+                                            message: message136,
+                                            retry_after_ms: retry_after_ms136,
+                                            extra: extra136,
                                         } = e;
-                                        let vec131 = (code130.into_bytes()).into_boxed_slice();
-                                        let ptr131 = vec131.as_ptr().cast::<u8>();
-                                        let len131 = vec131.len();
-                                        ::core::mem::forget(vec131);
-                                        *ptr129
+                                        let vec137 = (code136.into_bytes()).into_boxed_slice();
+                                        let ptr137 = vec137.as_ptr().cast::<u8>();
+                                        let len137 = vec137.len();
+                                        ::core::mem::forget(vec137);
+                                        *ptr135
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len131;
-                                        *ptr129
+                                            .cast::<usize>() = len137;
+                                        *ptr135
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr131.cast_mut();
-                                        let vec132 = (message130.into_bytes()).into_boxed_slice();
-                                        let ptr132 = vec132.as_ptr().cast::<u8>();
-                                        let len132 = vec132.len();
-                                        ::core::mem::forget(vec132);
-                                        *ptr129
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len132;
-                                        *ptr129
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr132.cast_mut();
-                                        match retry_after_ms130 {
-                                            Some(e) => {
-                                                *ptr129
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (1i32) as u8;
-                                                *ptr129
-                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>() = _rt::as_i32(e);
-                                            }
-                                            None => {
-                                                *ptr129
-                                                    .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<u8>() = (0i32) as u8;
-                                            }
-                                        };
-                                        let vec136 = extra130;
-                                        let len136 = vec136.len();
-                                        let layout136 = _rt::alloc::Layout::from_size_align(
-                                                vec136.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result136, _cleanup136) = wit_bindgen::rt::Cleanup::new(
-                                            layout136,
-                                        );
-                                        if let Some(cleanup) = _cleanup136 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec136.into_iter().enumerate() {
-                                            let base = result136
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key133,
-                                                    value: value133,
-                                                } = e;
-                                                let vec134 = (key133.into_bytes()).into_boxed_slice();
-                                                let ptr134 = vec134.as_ptr().cast::<u8>();
-                                                let len134 = vec134.len();
-                                                ::core::mem::forget(vec134);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len134;
-                                                *base.add(0).cast::<*mut u8>() = ptr134.cast_mut();
-                                                let vec135 = (value133.into_bytes()).into_boxed_slice();
-                                                let ptr135 = vec135.as_ptr().cast::<u8>();
-                                                let len135 = vec135.len();
-                                                ::core::mem::forget(vec135);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len135;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr135.cast_mut();
-                                            }
-                                        }
-                                        *ptr129
-                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len136;
-                                        *ptr129
-                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result136;
-                                    }
-                                    V151::Permanent(e) => {
-                                        *ptr129
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let super::super::super::super::polliwog::plugin::types::Failure {
-                                            code: code137,
-                                            message: message137,
-                                            retry_after_ms: retry_after_ms137,
-                                            extra: extra137,
-                                        } = e;
-                                        let vec138 = (code137.into_bytes()).into_boxed_slice();
+                                            .cast::<*mut u8>() = ptr137.cast_mut();
+                                        let vec138 = (message136.into_bytes()).into_boxed_slice();
                                         let ptr138 = vec138.as_ptr().cast::<u8>();
                                         let len138 = vec138.len();
                                         ::core::mem::forget(vec138);
-                                        *ptr129
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len138;
-                                        *ptr129
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr138.cast_mut();
-                                        let vec139 = (message137.into_bytes()).into_boxed_slice();
-                                        let ptr139 = vec139.as_ptr().cast::<u8>();
-                                        let len139 = vec139.len();
-                                        ::core::mem::forget(vec139);
-                                        *ptr129
+                                        *ptr135
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len139;
-                                        *ptr129
+                                            .cast::<usize>() = len138;
+                                        *ptr135
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr139.cast_mut();
-                                        match retry_after_ms137 {
+                                            .cast::<*mut u8>() = ptr138.cast_mut();
+                                        match retry_after_ms136 {
                                             Some(e) => {
-                                                *ptr129
+                                                *ptr135
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                *ptr129
+                                                *ptr135
                                                     .add(4 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i32>() = _rt::as_i32(e);
                                             }
                                             None => {
-                                                *ptr129
+                                                *ptr135
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        let vec143 = extra137;
-                                        let len143 = vec143.len();
-                                        let layout143 = _rt::alloc::Layout::from_size_align(
-                                                vec143.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        let vec142 = extra136;
+                                        let len142 = vec142.len();
+                                        let layout142 = _rt::alloc::Layout::from_size_align(
+                                                vec142.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result143, _cleanup143) = wit_bindgen::rt::Cleanup::new(
-                                            layout143,
+                                        let (result142, _cleanup142) = wit_bindgen::rt::Cleanup::new(
+                                            layout142,
                                         );
-                                        if let Some(cleanup) = _cleanup143 {
+                                        if let Some(cleanup) = _cleanup142 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec143.into_iter().enumerate() {
-                                            let base = result143
+                                        for (i, e) in vec142.into_iter().enumerate() {
+                                            let base = result142
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key140,
-                                                    value: value140,
+                                                    key: key139,
+                                                    value: value139,
                                                 } = e;
-                                                let vec141 = (key140.into_bytes()).into_boxed_slice();
+                                                let vec140 = (key139.into_bytes()).into_boxed_slice();
+                                                let ptr140 = vec140.as_ptr().cast::<u8>();
+                                                let len140 = vec140.len();
+                                                ::core::mem::forget(vec140);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len140;
+                                                *base.add(0).cast::<*mut u8>() = ptr140.cast_mut();
+                                                let vec141 = (value139.into_bytes()).into_boxed_slice();
                                                 let ptr141 = vec141.as_ptr().cast::<u8>();
                                                 let len141 = vec141.len();
                                                 ::core::mem::forget(vec141);
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len141;
-                                                *base.add(0).cast::<*mut u8>() = ptr141.cast_mut();
-                                                let vec142 = (value140.into_bytes()).into_boxed_slice();
-                                                let ptr142 = vec142.as_ptr().cast::<u8>();
-                                                let len142 = vec142.len();
-                                                ::core::mem::forget(vec142);
-                                                *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len142;
+                                                    .cast::<usize>() = len141;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr142.cast_mut();
+                                                    .cast::<*mut u8>() = ptr141.cast_mut();
                                             }
                                         }
-                                        *ptr129
+                                        *ptr135
                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len143;
-                                        *ptr129
+                                            .cast::<usize>() = len142;
+                                        *ptr135
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result143;
+                                            .cast::<*mut u8>() = result142;
                                     }
-                                    V151::Misconfigured(e) => {
-                                        *ptr129
+                                    V157::Permanent(e) => {
+                                        *ptr135
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
+                                            .cast::<u8>() = (1i32) as u8;
                                         let super::super::super::super::polliwog::plugin::types::Failure {
-                                            code: code144,
-                                            message: message144,
-                                            retry_after_ms: retry_after_ms144,
-                                            extra: extra144,
+                                            code: code143,
+                                            message: message143,
+                                            retry_after_ms: retry_after_ms143,
+                                            extra: extra143,
                                         } = e;
-                                        let vec145 = (code144.into_bytes()).into_boxed_slice();
+                                        let vec144 = (code143.into_bytes()).into_boxed_slice();
+                                        let ptr144 = vec144.as_ptr().cast::<u8>();
+                                        let len144 = vec144.len();
+                                        ::core::mem::forget(vec144);
+                                        *ptr135
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len144;
+                                        *ptr135
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr144.cast_mut();
+                                        let vec145 = (message143.into_bytes()).into_boxed_slice();
                                         let ptr145 = vec145.as_ptr().cast::<u8>();
                                         let len145 = vec145.len();
                                         ::core::mem::forget(vec145);
-                                        *ptr129
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len145;
-                                        *ptr129
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr145.cast_mut();
-                                        let vec146 = (message144.into_bytes()).into_boxed_slice();
-                                        let ptr146 = vec146.as_ptr().cast::<u8>();
-                                        let len146 = vec146.len();
-                                        ::core::mem::forget(vec146);
-                                        *ptr129
+                                        *ptr135
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len146;
-                                        *ptr129
+                                            .cast::<usize>() = len145;
+                                        *ptr135
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr146.cast_mut();
-                                        match retry_after_ms144 {
+                                            .cast::<*mut u8>() = ptr145.cast_mut();
+                                        match retry_after_ms143 {
                                             Some(e) => {
-                                                *ptr129
+                                                *ptr135
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
-                                                *ptr129
+                                                *ptr135
                                                     .add(4 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<i32>() = _rt::as_i32(e);
                                             }
                                             None => {
-                                                *ptr129
+                                                *ptr135
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
-                                        let vec150 = extra144;
-                                        let len150 = vec150.len();
-                                        let layout150 = _rt::alloc::Layout::from_size_align(
-                                                vec150.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        let vec149 = extra143;
+                                        let len149 = vec149.len();
+                                        let layout149 = _rt::alloc::Layout::from_size_align(
+                                                vec149.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result150, _cleanup150) = wit_bindgen::rt::Cleanup::new(
-                                            layout150,
+                                        let (result149, _cleanup149) = wit_bindgen::rt::Cleanup::new(
+                                            layout149,
                                         );
-                                        if let Some(cleanup) = _cleanup150 {
+                                        if let Some(cleanup) = _cleanup149 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec150.into_iter().enumerate() {
-                                            let base = result150
+                                        for (i, e) in vec149.into_iter().enumerate() {
+                                            let base = result149
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::polliwog::plugin::types::Extra {
-                                                    key: key147,
-                                                    value: value147,
+                                                    key: key146,
+                                                    value: value146,
                                                 } = e;
-                                                let vec148 = (key147.into_bytes()).into_boxed_slice();
+                                                let vec147 = (key146.into_bytes()).into_boxed_slice();
+                                                let ptr147 = vec147.as_ptr().cast::<u8>();
+                                                let len147 = vec147.len();
+                                                ::core::mem::forget(vec147);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len147;
+                                                *base.add(0).cast::<*mut u8>() = ptr147.cast_mut();
+                                                let vec148 = (value146.into_bytes()).into_boxed_slice();
                                                 let ptr148 = vec148.as_ptr().cast::<u8>();
                                                 let len148 = vec148.len();
                                                 ::core::mem::forget(vec148);
                                                 *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len148;
-                                                *base.add(0).cast::<*mut u8>() = ptr148.cast_mut();
-                                                let vec149 = (value147.into_bytes()).into_boxed_slice();
-                                                let ptr149 = vec149.as_ptr().cast::<u8>();
-                                                let len149 = vec149.len();
-                                                ::core::mem::forget(vec149);
-                                                *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len149;
+                                                    .cast::<usize>() = len148;
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr149.cast_mut();
+                                                    .cast::<*mut u8>() = ptr148.cast_mut();
                                             }
                                         }
-                                        *ptr129
+                                        *ptr135
                                             .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len150;
-                                        *ptr129
+                                            .cast::<usize>() = len149;
+                                        *ptr135
                                             .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result150;
+                                            .cast::<*mut u8>() = result149;
+                                    }
+                                    V157::Misconfigured(e) => {
+                                        *ptr135
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let super::super::super::super::polliwog::plugin::types::Failure {
+                                            code: code150,
+                                            message: message150,
+                                            retry_after_ms: retry_after_ms150,
+                                            extra: extra150,
+                                        } = e;
+                                        let vec151 = (code150.into_bytes()).into_boxed_slice();
+                                        let ptr151 = vec151.as_ptr().cast::<u8>();
+                                        let len151 = vec151.len();
+                                        ::core::mem::forget(vec151);
+                                        *ptr135
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len151;
+                                        *ptr135
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr151.cast_mut();
+                                        let vec152 = (message150.into_bytes()).into_boxed_slice();
+                                        let ptr152 = vec152.as_ptr().cast::<u8>();
+                                        let len152 = vec152.len();
+                                        ::core::mem::forget(vec152);
+                                        *ptr135
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len152;
+                                        *ptr135
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr152.cast_mut();
+                                        match retry_after_ms150 {
+                                            Some(e) => {
+                                                *ptr135
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (1i32) as u8;
+                                                *ptr135
+                                                    .add(4 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<i32>() = _rt::as_i32(e);
+                                            }
+                                            None => {
+                                                *ptr135
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>() = (0i32) as u8;
+                                            }
+                                        };
+                                        let vec156 = extra150;
+                                        let len156 = vec156.len();
+                                        let layout156 = _rt::alloc::Layout::from_size_align(
+                                                vec156.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result156, _cleanup156) = wit_bindgen::rt::Cleanup::new(
+                                            layout156,
+                                        );
+                                        if let Some(cleanup) = _cleanup156 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec156.into_iter().enumerate() {
+                                            let base = result156
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let super::super::super::super::polliwog::plugin::types::Extra {
+                                                    key: key153,
+                                                    value: value153,
+                                                } = e;
+                                                let vec154 = (key153.into_bytes()).into_boxed_slice();
+                                                let ptr154 = vec154.as_ptr().cast::<u8>();
+                                                let len154 = vec154.len();
+                                                ::core::mem::forget(vec154);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len154;
+                                                *base.add(0).cast::<*mut u8>() = ptr154.cast_mut();
+                                                let vec155 = (value153.into_bytes()).into_boxed_slice();
+                                                let ptr155 = vec155.as_ptr().cast::<u8>();
+                                                let len155 = vec155.len();
+                                                ::core::mem::forget(vec155);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len155;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr155.cast_mut();
+                                            }
+                                        }
+                                        *ptr135
+                                            .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len156;
+                                        *ptr135
+                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result156;
                                     }
                                 }
                             }
                         };
-                        ptr129
+                        ptr135
                     }
                 }
                 #[doc(hidden)]
@@ -5490,7 +5751,8 @@ pub mod exports {
                     /// Returns how to send to this kind of receiver. Pure. Called when the plugin is loaded.
                     #[allow(async_fn_in_trait)]
                     fn describe_delivery() -> DeliveryRules;
-                    /// Sends one notification to a channel.
+                    /// Sends one notification to a channel. A plugin that sends alerts in several requests tells `progress` after each, so that
+                    /// a later attempt contains only the others.
                     #[allow(async_fn_in_trait)]
                     fn send(
                         channel: Endpoint,
@@ -9575,6 +9837,29 @@ mod _rt {
         }
     }
     pub use alloc_crate::string::String;
+    pub fn as_i64<T: AsI64>(t: T) -> i64 {
+        t.as_i64()
+    }
+    pub trait AsI64 {
+        fn as_i64(self) -> i64;
+    }
+    impl<'a, T: Copy + AsI64> AsI64 for &'a T {
+        fn as_i64(self) -> i64 {
+            (*self).as_i64()
+        }
+    }
+    impl AsI64 for i64 {
+        #[inline]
+        fn as_i64(self) -> i64 {
+            self as i64
+        }
+    }
+    impl AsI64 for u64 {
+        #[inline]
+        fn as_i64(self) -> i64 {
+            self as i64
+        }
+    }
     pub unsafe fn string_lift(bytes: Vec<u8>) -> String {
         if cfg!(debug_assertions) {
             String::from_utf8(bytes).unwrap()
@@ -9624,29 +9909,6 @@ mod _rt {
             self as f64
         }
     }
-    pub fn as_i64<T: AsI64>(t: T) -> i64 {
-        t.as_i64()
-    }
-    pub trait AsI64 {
-        fn as_i64(self) -> i64;
-    }
-    impl<'a, T: Copy + AsI64> AsI64 for &'a T {
-        fn as_i64(self) -> i64 {
-            (*self).as_i64()
-        }
-    }
-    impl AsI64 for i64 {
-        #[inline]
-        fn as_i64(self) -> i64 {
-            self as i64
-        }
-    }
-    impl AsI64 for u64 {
-        #[inline]
-        fn as_i64(self) -> i64 {
-            self as i64
-        }
-    }
     extern crate alloc as alloc_crate;
 }
 #[rustfmt::skip]
@@ -9656,9 +9918,9 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2389] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb4\x11\x01A\x02\x01\
-A\x0c\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2595] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x82\x13\x01A\x02\x01\
+A\x0f\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
 e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\
 \x01\x01\x01@\x03\x03keys\x05value\x02\x06ttl-msy\0\x05\x04\0\x03set\x01\x06\x01\
 @\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\x03\0\x1bpolliwog:plugin/cache@0.1.0\
@@ -9670,44 +9932,49 @@ status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\
 anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
 \x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
 ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
-iwog:plugin/types@0.1.0\x05\x01\x02\x03\0\x01\x0ctimestamp-ms\x01B\x04\x02\x03\x02\
-\x01\x02\x04\0\x0ctimestamp-ms\x03\0\0\x01@\0\0\x01\x04\0\x03now\x01\x02\x03\0\x1b\
-polliwog:plugin/clock@0.1.0\x05\x03\x02\x03\0\x01\x05extra\x01B@\x02\x03\x02\x01\
-\x02\x04\0\x0ctimestamp-ms\x03\0\0\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x02\x01\
-r\x02\x04names\x05values\x04\0\x06header\x03\0\x04\x01m\x03\x03raw\x04form\x04js\
-on\x04\0\x0dbody-encoding\x03\0\x06\x01q\x04\x0cjson-pointer\x01s\0\x06header\x01\
-s\0\x06cookie\x01s\0\x07pattern\x01s\0\x04\0\x0ecapture-source\x03\0\x08\x01r\x02\
-\x06lowest{\x07highest{\x04\0\x0cstatus-range\x03\0\x0a\x01p\x0b\x01p\x03\x01r\x06\
-\x04names\x06source\x09\x06ttl-msy\x08statuses\x0c\x08optional\x7f\x05extra\x0d\x04\
-\0\x07capture\x03\0\x0e\x01m\x05\x04utf8\x07utf16le\x06base64\x06base32\x03hex\x04\
-\0\x0fsecret-encoding\x03\0\x10\x01r\x02\x04names\x08encoding\x11\x04\0\x0bsecre\
-t-part\x03\0\x12\x01p}\x01q\x04\x05bytes\x01\x14\0\x04body\0\0\x06secret\x01\x13\
-\0\x09signature\x01s\0\x04\0\x0esignature-part\x03\0\x15\x01m\x04\x03raw\x03hex\x06\
-base64\x09base64url\x04\0\x12signature-encoding\x03\0\x17\x01p\x16\x01ky\x01r\x07\
-\x04names\x09algorithms\x03key\x19\x05input\x19\x08encoding\x18\x0aiterations\x1a\
-\x05extra\x0d\x04\0\x09signature\x03\0\x1b\x01r\x02\x04users\x08passwords\x04\0\x0b\
-credentials\x03\0\x1d\x01q\x03\x05basic\x01\x1e\0\x06digest\x01\x1e\0\x06bearer\x01\
-s\0\x04\0\x0eauthentication\x03\0\x1f\x01p\x05\x01k\x14\x01p\x0f\x01p\x1c\x01k\x20\
-\x01r\x0a\x06methods\x04paths\x07headers!\x04body\"\x0dbody-encoding\x07\x08capt\
-ures#\x0asignatures$\x0eauthentication%\x0atimeout-ms\x1a\x05extra\x0d\x04\0\x07\
-request\x03\0&\x01r\x05\x06dns-msu\x0aconnect-msu\x06tls-msu\x0dfirst-byte-msu\x08\
-total-msu\x04\0\x06timing\x03\0(\x01r\x05\x0bfingerprints\x07subjects\x06issuers\
-\x0anot-before\x01\x09not-after\x01\x04\0\x08tls-info\x03\0*\x01k+\x01r\x06\x06s\
-tatus{\x06reasons\x07headers!\x04body\x14\x06timing)\x03tls,\x04\0\x08response\x03\
-\0-\x01m\x0f\x06denied\x10invalid-argument\x0bname-lookup\x12connection-refused\x0b\
-unreachable\x11connection-failed\x0bcertificate\x08protocol\x06closed\x07timeout\
-\x09call-over\x0ebody-too-large\x07capture\x05limit\x05other\x04\0\x10http-error\
--class\x03\0/\x01r\x04\x05class0\x04codes\x07messages\x09retryable\x7f\x04\0\x0a\
-http-error\x03\01\x01@\x01\x04names\0s\x04\0\x09reference\x013\x01@\x01\x04names\
-\0\x7f\x04\0\x0ahas-secret\x014\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x01\
-5\x01j\x01.\x012\x01@\x01\x07request'\06\x04\0\x05fetch\x017\x01p'\x01p6\x01@\x01\
-\x08requests8\09\x04\0\x09fetch-all\x01:\x03\0\x1apolliwog:plugin/http@0.1.0\x05\
-\x05\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
-\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x19\
-polliwog:plugin/log@0.1.0\x05\x06\x04\07polliwog:sdk/everything-with-all-of-its-\
-exports-removed\x04\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\
-\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bi\
-ndgen-rust\x060.61.1";
+iwog:plugin/types@0.1.0\x05\x01\x02\x03\0\x01\x0ctimestamp-ms\x01B\x0a\x02\x03\x02\
+\x01\x02\x04\0\x0ctimestamp-ms\x03\0\0\x01@\0\0\x01\x04\0\x03now\x01\x02\x01@\x01\
+\x02at\x01\0z\x04\0\x12utc-offset-minutes\x01\x03\x01@\0\0s\x04\0\x09time-zone\x01\
+\x04\x01@\0\0y\x04\0\x0cremaining-ms\x01\x05\x03\0\x1bpolliwog:plugin/clock@0.1.\
+0\x05\x03\x02\x03\0\x01\x05extra\x01B@\x02\x03\x02\x01\x02\x04\0\x0ctimestamp-ms\
+\x03\0\0\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x02\x01r\x02\x04names\x05value\
+s\x04\0\x06header\x03\0\x04\x01m\x03\x03raw\x04form\x04json\x04\0\x0dbody-encodi\
+ng\x03\0\x06\x01q\x04\x0cjson-pointer\x01s\0\x06header\x01s\0\x06cookie\x01s\0\x07\
+pattern\x01s\0\x04\0\x0ecapture-source\x03\0\x08\x01r\x02\x06lowest{\x07highest{\
+\x04\0\x0cstatus-range\x03\0\x0a\x01p\x0b\x01p\x03\x01r\x06\x04names\x06source\x09\
+\x06ttl-msy\x08statuses\x0c\x08optional\x7f\x05extra\x0d\x04\0\x07capture\x03\0\x0e\
+\x01m\x05\x04utf8\x07utf16le\x06base64\x06base32\x03hex\x04\0\x0fsecret-encoding\
+\x03\0\x10\x01r\x02\x04names\x08encoding\x11\x04\0\x0bsecret-part\x03\0\x12\x01p\
+}\x01q\x04\x05bytes\x01\x14\0\x04body\0\0\x06secret\x01\x13\0\x09signature\x01s\0\
+\x04\0\x0esignature-part\x03\0\x15\x01m\x04\x03raw\x03hex\x06base64\x09base64url\
+\x04\0\x12signature-encoding\x03\0\x17\x01p\x16\x01ky\x01r\x07\x04names\x09algor\
+ithms\x03key\x19\x05input\x19\x08encoding\x18\x0aiterations\x1a\x05extra\x0d\x04\
+\0\x09signature\x03\0\x1b\x01r\x02\x04users\x08passwords\x04\0\x0bcredentials\x03\
+\0\x1d\x01q\x03\x05basic\x01\x1e\0\x06digest\x01\x1e\0\x06bearer\x01s\0\x04\0\x0e\
+authentication\x03\0\x1f\x01p\x05\x01k\x14\x01p\x0f\x01p\x1c\x01k\x20\x01r\x0a\x06\
+methods\x04paths\x07headers!\x04body\"\x0dbody-encoding\x07\x08captures#\x0asign\
+atures$\x0eauthentication%\x0atimeout-ms\x1a\x05extra\x0d\x04\0\x07request\x03\0\
+&\x01r\x05\x06dns-msu\x0aconnect-msu\x06tls-msu\x0dfirst-byte-msu\x08total-msu\x04\
+\0\x06timing\x03\0(\x01r\x05\x0bfingerprints\x07subjects\x06issuers\x0anot-befor\
+e\x01\x09not-after\x01\x04\0\x08tls-info\x03\0*\x01k+\x01r\x06\x06status{\x06rea\
+sons\x07headers!\x04body\x14\x06timing)\x03tls,\x04\0\x08response\x03\0-\x01m\x0f\
+\x06denied\x10invalid-argument\x0bname-lookup\x12connection-refused\x0bunreachab\
+le\x11connection-failed\x0bcertificate\x08protocol\x06closed\x07timeout\x09call-\
+over\x0ebody-too-large\x07capture\x05limit\x05other\x04\0\x10http-error-class\x03\
+\0/\x01r\x04\x05class0\x04codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\
+\x03\01\x01@\x01\x04names\0s\x04\0\x09reference\x013\x01@\x01\x04names\0\x7f\x04\
+\0\x0ahas-secret\x014\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x015\x01j\x01\
+.\x012\x01@\x01\x07request'\06\x04\0\x05fetch\x017\x01p'\x01p6\x01@\x01\x08reque\
+sts8\09\x04\0\x09fetch-all\x01:\x03\0\x1apolliwog:plugin/http@0.1.0\x05\x05\x01B\
+\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01\
+@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x19polliwog:pl\
+ugin/log@0.1.0\x05\x06\x02\x03\0\x01\x07failure\x01B\x06\x02\x03\x02\x01\x07\x04\
+\0\x07failure\x03\0\0\x01@\x01\x0bfingerprints\x01\0\x04\0\x04sent\x01\x02\x01@\x02\
+\x0bfingerprints\x06reason\x01\x01\0\x04\0\x07refused\x01\x03\x03\0\x1epolliwog:\
+plugin/progress@0.1.0\x05\x08\x04\07polliwog:sdk/everything-with-all-of-its-expo\
+rts-removed\x04\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\0\0\
+G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindge\
+n-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {
@@ -9806,9 +10073,9 @@ macro_rules! __export_exports_notifier_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-notifier:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1116] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1150] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd5\x07\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf7\x07\x01A\x02\x01\
 A\x0a\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
@@ -9824,16 +10091,16 @@ rror\x01B\x1c\x02\x03\x02\x01\x01\x04\0\x0ctimestamp-ms\x03\0\0\x02\x03\x02\x01\
 \x01\x04\x04\0\x06status\x03\0\x06\x02\x03\x02\x01\x05\x04\0\x08endpoint\x03\0\x08\
 \x02\x03\x02\x01\x06\x04\0\x05error\x03\0\x0a\x01p\x05\x01r\x02\x11needs-every-a\
 lert\x7f\x05extra\x0c\x04\0\x0edelivery-rules\x03\0\x0d\x01ks\x01k\x01\x01p\x03\x01\
-r\x10\x0bfingerprints\x05events\x06status\x07\x05classs\x09target-id\x0f\x0btarg\
+r\x11\x0bfingerprints\x05events\x06status\x07\x05classs\x09target-id\x0f\x0btarg\
 et-names\x04kinds\x0adependency\x0f\x05titles\x07summarys\x05since\x01\x0bresolv\
-ed-at\x10\x06labels\x11\x04link\x0f\x0asuppressesy\x05extra\x0c\x04\0\x05alert\x03\
-\0\x12\x01p\x13\x01r\x06\x02ids\x05group\x11\x06alerts\x14\x07omittedy\x04link\x0f\
-\x05extra\x0c\x04\0\x0cnotification\x03\0\x15\x01@\0\0\x0e\x04\0\x11describe-del\
-ivery\x01\x17\x01j\0\x01\x0b\x01@\x02\x07channel\x09\x0cnotification\x16\0\x18\x04\
-\0\x04send\x01\x19\x04\0\x1epolliwog:plugin/notifier@0.1.0\x05\x07\x04\0\x1dpoll\
-iwog:sdk/exports-notifier\x04\0\x0b\x16\x01\0\x10exports-notifier\x03\0\0\0G\x09\
-producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rus\
-t\x060.61.1";
+ed-at\x10\x06labels\x11\x04link\x0f\x0bobject-link\x0f\x0asuppressesy\x05extra\x0c\
+\x04\0\x05alert\x03\0\x12\x01p\x13\x01r\x08\x02ids\x0acreated-at\x01\x07attempty\
+\x05group\x11\x06alerts\x14\x07omittedy\x04link\x0f\x05extra\x0c\x04\0\x0cnotifi\
+cation\x03\0\x15\x01@\0\0\x0e\x04\0\x11describe-delivery\x01\x17\x01j\0\x01\x0b\x01\
+@\x02\x07channel\x09\x0cnotification\x16\0\x18\x04\0\x04send\x01\x19\x04\0\x1epo\
+lliwog:plugin/notifier@0.1.0\x05\x07\x04\0\x1dpolliwog:sdk/exports-notifier\x04\0\
+\x0b\x16\x01\0\x10exports-notifier\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\
+\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

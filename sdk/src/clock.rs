@@ -1,4 +1,6 @@
-//! The time of the call.
+//! The time of the call, and the operator's time zone.
+
+use std::time::Duration;
 
 #[cfg(target_family = "wasm")]
 use crate::bindings::polliwog::plugin::clock as transport;
@@ -10,4 +12,23 @@ use crate::testing::clock as transport;
 #[must_use]
 pub fn now() -> i64 {
     transport::now()
+}
+
+/// Returns the offset from UTC of the operator's time zone at a time (milliseconds since the Unix epoch), in minutes, east
+/// positive.
+#[must_use]
+pub fn utc_offset_minutes(at: i64) -> i32 {
+    transport::utc_offset_minutes(at)
+}
+
+/// Returns the IANA name of the operator's time zone, for example `Europe/Zurich`. `UTC` where it is not known.
+#[must_use]
+pub fn time_zone() -> String {
+    transport::time_zone()
+}
+
+/// Returns the rest of the time of this call. Unlike [`now`] it decreases during a call.
+#[must_use]
+pub fn remaining() -> Duration {
+    Duration::from_millis(transport::remaining_ms().into())
 }

@@ -43,6 +43,7 @@ pub mod log;
 mod memory;
 mod notifier;
 mod poller;
+pub mod progress;
 mod report;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
@@ -76,7 +77,7 @@ pub mod notifier_prelude {
         Alert, CallError, Endpoint, Event, Label, Message, Notification, Notifier, NotifierInfo, SecretSpec,
         SettingsProblem, Status, escape_html,
     };
-    pub use crate::{clock, http, log};
+    pub use crate::{clock, http, log, progress};
     pub use schemars::JsonSchema;
     pub use serde::Deserialize;
     pub use serde_json::{self, Value, json};

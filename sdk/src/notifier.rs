@@ -6,7 +6,6 @@ use crate::definition::{checked, settings_of};
 use crate::http::Response;
 use crate::{
     Alert, CallError, DeliveryRules, Descriptor, Endpoint, Failure, Notification, SecretSpec, SettingsProblem, Status,
-    clock,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -203,8 +202,9 @@ pub struct Message {
 impl Message {
     /// Describes a notification.
     pub fn of(notification: &Notification) -> Self {
-        let now = clock::now();
-        let Notification { alerts, omitted, .. } = notification;
+        // Each attempt has the same texts.
+        let Notification { alerts, omitted, created_at: now, .. } = notification;
+        let now = *now;
         let worst = alerts.iter().filter(|alert| !is_over(alert)).map(|alert| severity(alert.status)).max();
         let status = worst.map_or(Status::Ok, |severity| SEVERITIES[severity]);
         if let ([alert], 0) = (&alerts[..], *omitted) {

@@ -48,6 +48,9 @@ pub use recording::{Recording, target};
 /// The time of calls unless [`set_time`] sets another: 20 July 2026, in milliseconds since the Unix epoch.
 pub const TIME: i64 = 1_784_578_620_000;
 
+/// The rest of the time of each call, in milliseconds.
+const TIMEOUT_MS: u32 = 10_000;
+
 /// Sets the time of the calls of this thread, in milliseconds since the Unix epoch. A recording of `poll --record` sets
 /// its own.
 pub fn set_time(now: i64) {
@@ -104,11 +107,14 @@ pub fn notification(events: &[Event]) -> Notification {
         resolved_at: (*event == Event::Resolved).then_some(1_784_578_620_000),
         labels: vec![Label { name: "site".to_owned(), value: "zurich".to_owned() }],
         link: Some("http://polliwog.lan/targets/shop".to_owned()),
+        object_link: None,
         suppresses: 2,
         extra: Vec::new(),
     };
     Notification {
         id: "polliwog-7".to_owned(),
+        created_at: TIME,
+        attempt: 1,
         group: vec![Label { name: "target".to_owned(), value: "shop".to_owned() }],
         alerts: events.iter().map(alert).collect(),
         omitted: 0,
@@ -179,6 +185,49 @@ pub(crate) mod clock {
     pub(crate) fn now() -> i64 {
         super::NOW.get()
     }
+
+    pub(crate) fn utc_offset_minutes(_: i64) -> i32 {
+        0
+    }
+
+    pub(crate) fn time_zone() -> String {
+        "UTC".to_owned()
+    }
+
+    pub(crate) fn remaining_ms() -> u32 {
+        super::TIMEOUT_MS
+    }
+}
+
+/// What the last notification of this thread recorded.
+pub(crate) mod progress {
+    use super::Recorded;
+    use crate::Failure;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static RECORDED: RefCell<Vec<Recorded>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(crate) fn sent(fingerprint: &str) {
+        RECORDED.with_borrow_mut(|recorded| recorded.push((fingerprint.to_owned(), None)));
+    }
+
+    pub(crate) fn refused(fingerprint: &str, reason: Failure) {
+        RECORDED.with_borrow_mut(|recorded| recorded.push((fingerprint.to_owned(), Some(reason))));
+    }
+
+    pub(crate) fn take() -> Vec<Recorded> {
+        RECORDED.take()
+    }
+}
+
+/// A fingerprint, and the reason if the receiver refuses the alert.
+pub type Recorded = (String, Option<crate::Failure>);
+
+/// Returns what the notifications of this thread have recorded with [`crate::progress`] since the last call.
+pub fn recorded_progress() -> Vec<Recorded> {
+    progress::take()
 }
 
 fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {

@@ -25,7 +25,7 @@ mod contract {
     });
 }
 
-use contract::polliwog::plugin::{cache, clock, http, log, types};
+use contract::polliwog::plugin::{cache, clock, http, log, progress, types};
 
 fn main() {
     for (nodes, guests) in [(3, 50), (16, 5_000)] {
@@ -174,6 +174,28 @@ impl clock::Host for State {
     async fn now(&mut self) -> wasmtime::Result<i64> {
         Ok(1_784_578_620_000)
     }
+
+    async fn utc_offset_minutes(&mut self, _: i64) -> wasmtime::Result<i32> {
+        Ok(0)
+    }
+
+    async fn time_zone(&mut self) -> wasmtime::Result<String> {
+        Ok("UTC".to_owned())
+    }
+
+    async fn remaining_ms(&mut self) -> wasmtime::Result<u32> {
+        Ok(10_000)
+    }
+}
+
+impl progress::Host for State {
+    async fn sent(&mut self, _: String) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    async fn refused(&mut self, _: String, _: types::Failure) -> wasmtime::Result<()> {
+        Ok(())
+    }
 }
 
 impl log::Host for State {
@@ -299,6 +321,7 @@ fn whole_poll_over_loopback(bencher: Bencher<'_, '_>) {
         timeout: Duration::from_secs(10),
         now: Timestamp::from_millis(0),
         tape: egress::Tape::Off,
+        zone: None,
     };
     bencher.bench_local(|| match runtime.block_on(sandbox.poll(job())).outcome {
         Outcome::Success(report) => report.dependencies.len(),

@@ -107,6 +107,7 @@ fn job(plugin: &Plugin, id: &str, url: &str, tape: Tape) -> Job {
         timeout: Duration::from_secs(300),
         now: Timestamp::from_millis(1_784_578_620_000),
         tape,
+        zone: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::operating::target;
 use crate::receiver::Receiver;
-use crate::support::{Answer, Host, Server, TOKEN, folder, get, ok, output, preloaded, until};
+use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, ok, output, preloaded, until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -265,6 +265,50 @@ fn kills_lose_no_notification_and_repeat_only_the_last() {
     assert_eq!(titles, expected);
     eprintln!("{} kills: {} notifications, 0 lost, {doubled} doubled, in order", kills(), titles.len());
     assert!(doubled <= kills(), "{doubled}");
+}
+
+/// The key of the alert that a request to PagerDuty is about.
+fn dedup_key(received: &crate::receiver::Received) -> String {
+    received.json()["dedup_key"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn alerts_that_were_taken_or_refused_are_not_sent_again_after_a_kill() {
+    let (_keep, folder) = folder();
+    let broken = r#"[{"name":"a","healthy":false},{"name":"b","healthy":false},{"name":"c","healthy":false}]"#;
+    let server = Server::start(vec![("/shop", always(ok(broken)))]);
+    // The first alert is taken and the second one refused. The host is killed while the third one has no answer.
+    let gate: Arc<Gate> = Arc::default();
+    gate.set(true);
+    let passing = gate.clone();
+    let receiver = Receiver::start(Arc::new(move |place, _| match place {
+        0 => Some(ok("taken")),
+        1 => Some(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 7\r\n\r\ninvalid".to_vec()),
+        _ => {
+            passing.pass();
+            Some(ok("taken"))
+        }
+    }));
+    fs::write(folder.join("key"), "an-integration-key").unwrap();
+    let key = format!("{{ file = \"{}\" }}", folder.join("key").display());
+    let channel = format!(
+        "[[channel]]\nname = \"ops\"\nkind = \"pagerduty\"\nurl = \"{}\"\nsecrets = {{ routing_key = {key} }}\n",
+        receiver.url("/")
+    );
+    let config = config(&server, &channel);
+    let host = Host::start(&folder, &config);
+    until("the third alert is received", || receiver.all().len(), |count| *count == 3);
+    host.kill();
+    gate.set(false);
+    let host = Host::start(&folder, &config);
+    let delivered = until("it is delivered", || deliveries(&host, "state=delivered"), |all| all.len() == 1);
+    let error = delivered[0]["error"].as_str().unwrap();
+    assert!(error.starts_with("1 of 3 alerts refused: ") && error.contains("invalid"), "{error}");
+    let keys: Vec<String> = receiver.all().iter().map(dedup_key).collect();
+    assert_eq!(keys.len(), 4, "{keys:?}");
+    assert_eq!(keys[2], keys[3], "only the alert without an answer is sent again");
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 3, "{keys:?}");
+    assert_eq!(host.terminate(), 0);
 }
 
 #[test]

@@ -17,8 +17,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use expected::Expect;
-use model::{AlertEvent, Notification, NotifiedAlert, Outcome, Status, Subject, TargetId, Timestamp};
-use sandbox::{Compiler, Done, Job, Limits, Plugin, Role, Sandbox, Target};
+use model::{AlertEvent, AlertProgress, Notification, NotifiedAlert, Outcome, Status, Subject, TargetId, Timestamp};
+use sandbox::{Attempt, Collected, Compiler, Done, Job, Limits, Plugin, Role, Sandbox, Target};
 use secrecy::SecretString;
 use std::convert::identity;
 use std::num::NonZeroUsize;
@@ -170,9 +170,17 @@ impl World {
         job.grant = Arc::new(grant);
         let (sandbox, (sender, receiver)) = (self.sandbox.clone(), oneshot::channel());
         let channel = job.target.id.clone();
-        let send = async move { drop(sender.send(sandbox.send(job, &notification()).await)) };
+        let progress = Arc::new(Collected::default());
+        let attempt = Attempt::first(notification(), job.now, progress.clone());
+        let send = async move { drop(sender.send(sandbox.send(job, attempt).await)) };
         self.sandbox.lanes().spawn_all([(channel, send)], identity);
-        expected::sent(receiver.await.expect("an attempt ends"))
+        let sent = receiver.await.expect("an attempt ends");
+        let told = progress.take();
+        // Each alert of the notification has one outcome, with a message that is fit to be shown.
+        let reason = |alert: &AlertProgress| alert.refused.as_deref().unwrap_or_default().to_owned();
+        assert!(told.len() <= 1 && told.iter().all(|alert| alert.fingerprint == FINGERPRINT), "{told:?}");
+        assert!(told.iter().map(reason).all(|why| why.len() <= 1024 && !why.chars().any(char::is_control)), "{told:?}");
+        expected::sent(sent)
     }
 
     fn grant(&self, base: Url, origins: Vec<OriginGrant>) -> Grant {
@@ -201,16 +209,20 @@ impl World {
             timeout,
             now: Timestamp::from_millis(1_784_578_620_000),
             tape: Tape::Off,
+            zone: None,
         }
     }
 }
+
+/// The fingerprint of the alert of each notification.
+const FINGERPRINT: &str = "f00d";
 
 /// A notification about an alert whose text names the secret.
 fn notification() -> Notification {
     let target = TargetId::new("guest").expect("the id is valid");
     let now = Timestamp::from_millis(1_784_578_620_000);
     let alert = NotifiedAlert {
-        fingerprint: "f00d".to_owned(),
+        fingerprint: FINGERPRINT.to_owned(),
         event: AlertEvent::Firing,
         subject: Subject::Target(target),
         status: Status::Critical,
@@ -222,6 +234,7 @@ fn notification() -> Notification {
         resolved_at: None,
         labels: Vec::new(),
         link: None,
+        object_link: None,
         suppresses: 0,
     };
     Notification {
@@ -259,6 +272,7 @@ impl Watch {
                 timeout,
                 now,
                 tape: Tape::Off,
+                zone: None,
             }
         };
         let target = TargetId::new("honest").expect("the id is valid");

@@ -96,6 +96,7 @@ impl Bench {
             timeout: Duration::from_secs(30),
             now: Timestamp::from_millis(now * 1000),
             tape: Tape::Off,
+            zone: None,
         };
         self.sandbox.poll(job).await
     }

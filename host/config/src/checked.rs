@@ -15,6 +15,7 @@ use crate::value::{Entry, Value, show_duration};
 use egress::{Cidr, Method, Narrowing};
 use model::{Cadence, Kind, SettingSource, StatusPage};
 use notify::{Route, Silence};
+use sandbox::Zone;
 use scheduler::{Profile, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -56,6 +57,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// The reverse proxy whose users are accepted.
     pub proxy: Option<ProxyConfig>,
+    /// The time zone that plugins see.
+    pub time_zone: Zone,
     /// The prefix of metric names.
     pub metrics_prefix: String,
     /// The data directory.
@@ -128,7 +131,8 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     for entry in document.iter().filter(|entry| !SECTIONS.contains(&entry.key.as_str())) {
         notes.at(entry.line, format!("unknown section {:?}{}", entry.key, suggestion(&entry.key, &SECTIONS)));
     }
-    let (listen, metrics_listen, hosts, proxy) = server(notes, Section::top(notes, document, "server"));
+    let Server { listen, metrics_listen, hosts, proxy, time_zone } =
+        server(notes, Section::top(notes, document, "server"));
     let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
     let store = store_config(notes, Section::top(notes, document, "store"), &data_dir);
     let egress = Section::top(notes, document, "egress");
@@ -163,6 +167,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         metrics_listen,
         hosts,
         proxy,
+        time_zone,
         metrics_prefix: metrics_prefix(notes, Section::top(notes, document, "metrics")),
         store,
         max_requests_per_host,
@@ -201,7 +206,16 @@ fn secrets(notes: &Notes<'_>, document: &[Entry]) -> BTreeMap<String, SharedSecr
     }
 }
 
-fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, Vec<String>, Option<ProxyConfig>) {
+/// The section `server`.
+struct Server {
+    listen: SocketAddr,
+    metrics_listen: SocketAddr,
+    hosts: Vec<String>,
+    proxy: Option<ProxyConfig>,
+    time_zone: Zone,
+}
+
+fn server(notes: &Notes<'_>, section: Section<'_>) -> Server {
     let address = |value: &Value| {
         let text = text(value)?;
         // The only name that needs no resolver.
@@ -215,6 +229,10 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, V
     let metrics = section.get("metrics_listen", address);
     let hosts = section.get("hosts", words).unwrap_or_default();
     let proxy = proxy(notes, &section);
+    let time_zone = section.get("time_zone", |value| {
+        let name = text(value)?;
+        Zone::named(&name).ok_or_else(|| format!("{name:?} is not an IANA time zone, such as \"Europe/Zurich\""))
+    });
     let line = section.line("metrics_listen");
     section.finish();
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -222,7 +240,7 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, V
     if listen == metrics && listen.port() != 0 {
         notes.at(line, "metrics_listen is the same as listen: choose another port");
     }
-    (listen, metrics, hosts, proxy)
+    Server { listen, metrics_listen: metrics, hosts, proxy, time_zone: time_zone.unwrap_or_else(Zone::system) }
 }
 
 fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {

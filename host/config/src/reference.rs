@@ -35,6 +35,7 @@ fn key(name: &'static str, form: &'static str, default: impl ToString, meaning: 
 fn server() -> Section {
     let keys = vec![
         key("listen", "address:port", "127.0.0.1:7411", "Where pages and API listen."),
+        key("time_zone", "IANA name", "that of the system", "The time zone that plugins see, as in `Europe/Zurich`."),
         key("metrics_listen", "address:port", "127.0.0.1:9091", "Where `/metrics` listens, without a token."),
         key(
             "hosts",

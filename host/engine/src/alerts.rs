@@ -158,6 +158,7 @@ impl Reading for KnownReading<'_> {
                 status,
                 title: record.reported.title.as_deref(),
                 message: record.reported.error_message.as_deref(),
+                link: record.reported.link.as_deref(),
             }),
             Health::Healthy | Health::Unknown | Health::Missing | Health::Gone => None,
         });

@@ -8,7 +8,7 @@ use catalog::{PluginSet, Served};
 use config::{Config, Problem, TargetConfig, suggestion, unmet, warnings};
 use egress::{ErrorClass, Player, Seen, Tape};
 use model::{Failure, FailureCategory, Kind, Outcome, Timestamp};
-use sandbox::{Plugin, Sandbox};
+use sandbox::{Attempt, Collected, Plugin, Sandbox};
 use std::sync::Arc;
 
 /// The problems of a configuration's plugins and targets.
@@ -99,7 +99,8 @@ async fn certain_send_failure(
 ) -> Option<String> {
     let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
     let notification = test_notification(channel.id().as_str(), now);
-    let sent = sandbox.send(channel.job(plugin, now, nothing), &notification).await;
+    let attempt = Attempt::first(notification, now, Arc::new(Collected::default()));
+    let sent = sandbox.send(channel.job(plugin, now, nothing), attempt).await;
     certain(sent.result.err()?, sent.seen)
 }
 

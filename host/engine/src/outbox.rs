@@ -8,6 +8,7 @@
 //! about it.
 
 mod channel;
+mod progress;
 mod retries;
 mod sender;
 
@@ -25,8 +26,9 @@ use model::{
     Failure, FailureCategory, Moment, Notification, SequencedEvent, TargetId,
 };
 use notify::{MAX_OPEN, Trouble};
+use progress::OfDelivery;
 use retries::{EXPIRES, after_failure};
-use sandbox::Sandbox;
+use sandbox::{Collected, Sandbox};
 use sender::Sender;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,17 +85,30 @@ struct Attempt {
     outbox: Outbox,
     target: Arc<RuntimeTarget>,
     sender: Sender,
-    notification: Notification,
+    delivery: Delivery,
 }
 
 impl Attempt {
     async fn run(self) {
-        let Self { outbox, target, sender, notification } = self;
-        let guard = InFlight { outbox: outbox.clone(), channel: notification.channel.clone() };
-        let parts = &outbox.0.parts;
-        let means = (&*parts.sandbox, &parts.egress);
-        let result = sender.send(means, &target, (&notification, parts.clock.wall())).await;
-        outbox.ended(&notification.channel, notification.number, result);
+        let Self { outbox, target, sender, delivery } = self;
+        let (channel, number) = (delivery.notification.channel.clone(), delivery.notification.number);
+        let guard = InFlight { outbox: outbox.clone(), channel: channel.clone() };
+        let notification = delivery.rest();
+        // The host may have ended between the last alert and the end of the attempt.
+        let result = if notification.alerts.is_empty() {
+            Ok(None)
+        } else {
+            let parts = &outbox.0.parts;
+            let progress = OfDelivery { outbox: outbox.clone(), channel: channel.clone(), number };
+            let attempt = sandbox::Attempt {
+                notification,
+                created: delivery.created,
+                number: delivery.attempts.saturating_add(1),
+                progress: Arc::new(progress),
+            };
+            sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await
+        };
+        outbox.ended(&channel, number, result);
         drop(guard);
     }
 }
@@ -220,9 +235,12 @@ impl Outbox {
         let kind = &target.config.kind;
         let sender = sender.ok_or_else(|| CommandError::Conflict(format!("no plugin serves kind {kind}")))?;
         let parts = &self.0.parts;
-        let (means, now) = ((&*parts.sandbox, &parts.egress), parts.clock.wall());
-        match sender.send(means, &target, (&test_notification(name, now), now)).await {
+        let (means, now, progress) =
+            ((&*parts.sandbox, &parts.egress), parts.clock.wall(), Arc::new(Collected::default()));
+        let attempt = sandbox::Attempt::first(test_notification(name, now), now, progress.clone());
+        match sender.send(means, &target, attempt, now).await {
             Ok(refused) => {
+                let refused = refused.or_else(|| progress.take().into_iter().find_map(|alert| alert.refused));
                 self.succeeded(name, refused.clone());
                 let failed = |why| Err(CommandError::Conflict(format!("channel {name} delivers in part: {why}")));
                 refused.map_or(Ok(()), failed)
@@ -254,7 +272,9 @@ impl Outbox {
                 return Err(CommandError::Conflict(format!("notification {number} was delivered already")));
             } else {
                 let waiting = DeliveryState::Waiting;
-                let renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
+                let mut renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
+                // An operator may have mended why they were refused.
+                renewed.progress.retain(|alert| alert.refused.is_none());
                 channel.queue(renewed.clone(), now, Some(now.after(UNSTORED)));
                 Some(renewed)
             }
@@ -295,8 +315,8 @@ impl Outbox {
         for channel in self.state().channels.values_mut() {
             expired.extend(channel.take_expired(|delivery| wall.since(delivery.created) >= EXPIRES));
             match channel.due(now) {
-                Ok(Some((target, sender, notification))) => {
-                    let attempt = Attempt { outbox: self.clone(), target, sender, notification };
+                Ok(Some((target, sender, delivery))) => {
+                    let attempt = Attempt { outbox: self.clone(), target, sender, delivery };
                     attempts.push((attempt.target.id().clone(), attempt));
                 }
                 Ok(None) => {}
@@ -323,6 +343,14 @@ impl Outbox {
         let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
         let failure = match result {
             Ok(refused) => {
+                let refused = refused.or_else(|| delivery.refusals());
+                if delivery.progress.len() == delivery.notification.alerts.len()
+                    && delivery.progress.iter().all(|alert| alert.refused.is_some())
+                {
+                    let why = refused.unwrap_or_default();
+                    self.failed(name, &why, true);
+                    return self.give_up(delivery, why);
+                }
                 let (state, error) = (DeliveryState::Delivered, refused.clone());
                 let done = Delivery { state, next_attempt: None, error, ..delivery };
                 self.finish(done.clone(), now);
@@ -453,6 +481,11 @@ impl Outbox {
 
     /// Writes the state of a delivery, with events.
     fn write(&self, delivery: Delivery, kinds: Vec<EventKind>) {
+        self.write_then(delivery, kinds, || {});
+    }
+
+    /// Writes the state of a delivery, with events, and calls `then` when it is on disk.
+    fn write_then(&self, delivery: Delivery, kinds: Vec<EventKind>, then: impl FnOnce() + Send + 'static) {
         let at = self.0.parts.clock.wall();
         let events = kinds.into_iter().map(|kind| Event { at, kind }).collect();
         let (outbox, bus) = (self.clone(), self.0.parts.bus.clone());
@@ -461,6 +494,7 @@ impl Outbox {
         let publish = Box::new(move |stored: Vec<SequencedEvent>| {
             stored.into_iter().for_each(|event| bus.announce(event));
             outbox.stored(&written);
+            then();
         });
         self.0.parts.store.writer().alerts(changes, events, publish);
     }

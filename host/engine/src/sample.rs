@@ -21,6 +21,7 @@ pub(crate) fn test_notification(channel: &str, now: Timestamp) -> Notification {
         resolved_at: None,
         labels: Vec::new(),
         link: None,
+        object_link: None,
         suppresses: 0,
     };
     notification(channel, alert, now)
@@ -52,6 +53,7 @@ pub fn sample_notification(channel: &str, event: AlertEvent, now: Timestamp) -> 
         resolved_at: is_over.then_some(now),
         labels: vec![("site".to_owned(), "zurich".to_owned())],
         link: Some("https://polliwog.example/targets/shop".to_owned()),
+        object_link: Some("https://pve1.example:8006/#v1:0:=qemu%2F100".to_owned()),
         suppresses: if is_over { 0 } else { 2 },
     };
     notification(channel, alert, now)

@@ -182,6 +182,7 @@ impl RuntimeTarget {
             timeout: self.timeout,
             now,
             tape,
+            zone: None,
         }
     }
 

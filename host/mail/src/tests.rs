@@ -144,6 +144,7 @@ fn alert(event: AlertEvent, since: i64) -> NotifiedAlert {
         resolved_at,
         labels: vec![("site".to_owned(), "zürich".to_owned())],
         link: Some("http://polliwog.lan/targets/shop".to_owned()),
+        object_link: None,
         suppresses: 2,
     }
 }

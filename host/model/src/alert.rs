@@ -280,6 +280,8 @@ pub struct AlertRecord {
     pub title: String,
     /// The error message.
     pub message: Option<String>,
+    /// The address of the dependency in the user interface of its source.
+    pub object_link: Option<String>,
     /// The names of the dependencies of the same report that it runs on, the nearest first.
     pub ancestors: Vec<String>,
     /// The times of the last confirmed changes, oldest first.
@@ -323,6 +325,8 @@ pub struct NotifiedAlert {
     pub labels: Vec<(String, String)>,
     /// The address of the page about the alert; `None` if the host's own address is not configured.
     pub link: Option<String>,
+    /// The address of the dependency in the user interface of its source.
+    pub object_link: Option<String>,
     /// The number of alerts that are held back because this one explains them.
     pub suppresses: u32,
 }

@@ -33,6 +33,15 @@ impl DeliveryState {
     }
 }
 
+/// The outcome of one alert of a notification that is sent in several requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertProgress {
+    /// The fingerprint of the alert.
+    pub fingerprint: String,
+    /// Why the receiver refuses it; `None` if it took it.
+    pub refused: Option<String>,
+}
+
 /// A notification with its attempts and their outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
@@ -50,6 +59,8 @@ pub struct Delivery {
     pub next_attempt: Option<Timestamp>,
     /// Why the last attempt failed.
     pub error: Option<String>,
+    /// The alerts whose outcome is known already. Further attempts do not contain them.
+    pub progress: Vec<AlertProgress>,
 }
 
 impl Delivery {
@@ -63,7 +74,25 @@ impl Delivery {
             last_attempt: None,
             next_attempt: None,
             error: None,
+            progress: Vec::new(),
         }
+    }
+}
+
+impl Delivery {
+    /// Returns the notification with the alerts whose outcome is not known yet.
+    pub fn rest(&self) -> Notification {
+        let mut rest = self.notification.clone();
+        rest.alerts.retain(|alert| self.progress.iter().all(|known| known.fingerprint != alert.fingerprint));
+        rest
+    }
+
+    /// Returns why the receiver refuses some of the alerts; `None` if it refuses none.
+    pub fn refusals(&self) -> Option<String> {
+        let reasons: Vec<&str> = self.progress.iter().filter_map(|known| known.refused.as_deref()).collect();
+        let (first, all) = (reasons.first()?, self.notification.alerts.len());
+        let others = if reasons.len() > 1 { "; the first: " } else { ": " };
+        Some(format!("{} of {all} alerts refused{others}{first}", reasons.len()))
     }
 }
 

@@ -30,7 +30,7 @@ pub use alert::{
     Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, NewSilence, Notification, NotifiedAlert,
     Resolution, SilencePeriod, SilenceState, Subject, TargetTraits,
 };
-pub use delivery::{AlertChange, ChannelState, Delivery, DeliveryFilter, DeliveryState};
+pub use delivery::{AlertChange, AlertProgress, ChannelState, Delivery, DeliveryFilter, DeliveryState};
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
 pub use fleet::{

@@ -45,6 +45,7 @@ impl Alert {
             traits: Arc::default(),
             title: String::new(),
             message: None,
+            object_link: None,
             ancestors: Vec::new(),
             changes: Vec::new(),
             flapping: None,

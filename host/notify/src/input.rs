@@ -93,6 +93,8 @@ pub struct Finding<'a> {
     pub title: Option<&'a str>,
     /// The error message.
     pub message: Option<&'a str>,
+    /// The address of the dependency in the user interface of its source.
+    pub link: Option<&'a str>,
 }
 
 impl<'a> Finding<'a> {

@@ -41,6 +41,7 @@ pub(crate) fn describe(alert: &Alert, event: AlertEvent, suppresses: u32, frame:
         resolved_at: record.ended.map(|(at, _)| at),
         labels: record.traits.labels.clone(),
         link: frame.address.map(|address| link(address, &record.subject)),
+        object_link: record.object_link.clone(),
         suppresses,
     }
 }

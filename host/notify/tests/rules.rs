@@ -152,7 +152,7 @@ fn what_it_runs_on_explains_it_if_reported_later() {
 #[test]
 fn one_of_several_that_it_runs_on_explains_it() {
     let mut world = world(&["a"]);
-    let report = |disk: Status| Report {
+    let report = |disk: model::Status| Report {
         statuses: [("disk1", Ok), ("disk2", disk), ("pool", Critical)]
             .map(|(name, status)| (name.to_owned(), status))
             .into(),

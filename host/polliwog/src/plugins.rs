@@ -21,14 +21,20 @@ pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
 /// A sandbox for commands that load every plugin.
 pub(crate) fn sandbox(config: &Config) -> anyhow::Result<Arc<Sandbox>> {
     let egress = Egress::new(egress::Config::default());
-    Ok(Arc::new(Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?))
+    let settings = sandbox::Config { zone: config.time_zone.clone(), ..sandbox::Config::default() };
+    Ok(Arc::new(Sandbox::new(settings, compiler(&config.data_dir)?, &egress)?))
 }
 
 /// A sandbox for commands that run one plugin, one poll at a time.
-pub(crate) fn small_sandbox(data_dir: &Path, backtrace: Backtrace) -> anyhow::Result<Sandbox> {
-    let slots =
-        sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, backtrace, ..sandbox::Config::default() };
-    Ok(Sandbox::new(slots, compiler(data_dir)?.at_once(), &Egress::new(egress::Config::default()))?)
+pub(crate) fn small_sandbox(config: &Config, backtrace: Backtrace) -> anyhow::Result<Sandbox> {
+    let settings = sandbox::Config {
+        instance_slots: 1,
+        lanes: NonZeroUsize::MIN,
+        backtrace,
+        zone: config.time_zone.clone(),
+        ..sandbox::Config::default()
+    };
+    Ok(Sandbox::new(settings, compiler(&config.data_dir)?.at_once(), &Egress::new(egress::Config::default()))?)
 }
 
 /// Loads the plugins of a configuration.

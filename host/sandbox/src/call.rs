@@ -3,14 +3,15 @@
 use crate::cache::{Cache, Owner};
 use crate::engine::Ticking;
 use crate::fault::{cpu_fault, fault, plugin_fault, with_output};
-use crate::host::{Log, State};
+use crate::host::{CallClock, Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
+use crate::progress::Open;
 use egress::Session;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use model::{Cause, Failure, FailureCategory, Timestamp};
+use model::{Cause, Failure, FailureCategory};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +36,9 @@ pub(crate) struct Call {
     pub log: Log,
     pub limiter: Limiter,
     pub session: Option<(Arc<Session>, Owner)>,
-    /// The time that the plugin sees.
-    pub now: Timestamp,
+    pub clock: CallClock,
+    /// The progress of the notification that is sent.
+    pub progress: Option<Open>,
     pub wall: Duration,
     /// The instance slot. It is released after the store is dropped, on whatever thread.
     pub slot: OwnedSemaphorePermit,
@@ -75,8 +77,8 @@ impl Call {
     pub(crate) fn pure(name: &str, slot: OwnedSemaphorePermit) -> Self {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
-        let (now, wall) = (Timestamp::from_millis(0), limits.cpu * 20);
-        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, now, wall, slot }
+        let (limiter, wall) = (Limiter::new(limits.memory), limits.cpu * 20);
+        Self { limits, log, limiter, session: None, clock: CallClock::pure(), progress: None, wall, slot }
     }
 }
 
@@ -135,12 +137,12 @@ impl Caller {
     /// As [`Self::call`], without a type for each function of the contract: this code is compiled once.
     async fn call_boxed(&self, call: Call, enter: Box<Enter>) -> Called<()> {
         let meter = Arc::new(Meter::default());
-        let Call { limits, log, limiter, session, now, wall, slot } = call;
+        let Call { limits, log, limiter, session, clock, progress, wall, slot } = call;
         let writer = tracing::enabled!(tracing::Level::DEBUG).then(|| log.clone());
         let requests = session.as_ref().map(|(session, _)| session.clone());
-        let mut state = State::new(limiter, meter.clone(), log);
+        let mut state = State::new(limiter, meter.clone(), log).with_clock(clock, progress);
         if let Some((session, owner)) = session {
-            state = state.with_session(session, self.cache.clone(), owner, now);
+            state = state.with_session(session, self.cache.clone(), owner);
         }
         let (waiting, output) = (state.waiting.clone(), state.output.clone());
         let entered = enter(self.store(state, &limits));

@@ -183,16 +183,7 @@ enum Shape {
 /// the same is checked and kept once.
 fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repairs: &mut Repairs) -> Option<Dependency> {
     let name = found.name;
-    let wrong = if name.trim().is_empty() {
-        Some("is empty".to_owned())
-    } else if name.len() > NAME {
-        Some(format!("has {} bytes, more than {NAME}", name.len()))
-    } else if name.chars().any(char::is_control) {
-        Some("has control characters".to_owned())
-    } else {
-        None
-    };
-    if let Some(wrong) = wrong {
+    if let Some(wrong) = wrong_name(&name) {
         repairs.note(format!("a dependency is omitted: its name {:?} {wrong}", clean(&name, 60)));
         return None;
     }
@@ -217,25 +208,25 @@ fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repair
     };
     last_contact.clone_from(&contact);
     let check_details = checked("check-details", found.check_details, Shape::Object);
+    let mut omitted = |field: &str, why: &str| repairs.note(format!("{field} of {name:?} is omitted: {why}"));
     let latency_ms = found.latency_ms.filter(|ms| {
         let good = ms.is_finite() && *ms >= 0.0;
         if !good {
-            repairs.note(format!("latency of {name:?} is omitted: {ms} is not a duration"));
+            omitted("latency", &format!("{ms} is not a duration"));
         }
         good
     });
     let checked_at = found.checked_at.filter(|ms| {
         let good = TIMES.contains(ms);
         if !good {
-            repairs.note(format!("checked-at of {name:?} is omitted: it is not between the years 1 and 9999"));
+            omitted("checked-at", "it is not between the years 1 and 9999");
         }
         good
     });
     let link = found.link.filter(|link| {
         let good = link.len() <= LINK && is_link(link);
         if !good {
-            repairs
-                .note(format!("link of {name:?} is omitted: it is not an http or https URL of at most {LINK} bytes"));
+            omitted("link", &format!("it is not an http or https URL of at most {LINK} bytes"));
         }
         good
     });
@@ -260,6 +251,19 @@ fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repair
         runs_on: found.runs_on,
         name,
     })
+}
+
+/// Returns why a text cannot be the name of a dependency.
+fn wrong_name(name: &str) -> Option<String> {
+    if name.trim().is_empty() {
+        Some("is empty".to_owned())
+    } else if name.len() > NAME {
+        Some(format!("has {} bytes, more than {NAME}", name.len()))
+    } else if name.chars().any(char::is_control) {
+        Some("has control characters".to_owned())
+    } else {
+        None
+    }
 }
 
 fn status(status: types::Status) -> Status {

@@ -4,12 +4,15 @@
 use crate::cache::{Cache, CacheError, Owner};
 use crate::limits::Limiter;
 use crate::meter::Meter;
+use crate::progress::Open;
+use crate::zone::Zone;
 use egress::Session;
-use model::{Timestamp, clean};
+use model::{Failure, Timestamp, clean};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWrite;
+use tokio::time::Instant;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
@@ -36,8 +39,44 @@ pub(crate) struct State {
     pub output: Tail,
     cache: Option<(Arc<Cache>, Owner)>,
     log: Log,
-    /// The time of the call, also on WASI's wall clock.
-    now: Timestamp,
+    /// The time of the call is also on WASI's wall clock.
+    clock: CallClock,
+    /// The progress of the notification that is sent; `None` in other calls.
+    progress: Option<Open>,
+}
+
+/// The times that a guest sees.
+#[derive(Clone, Debug)]
+pub(crate) struct CallClock {
+    /// The time of the call.
+    pub now: Timestamp,
+    /// The operator's time zone.
+    pub zone: Zone,
+    /// The end of the call.
+    pub end: End,
+}
+
+/// The end of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// At a time.
+    At(Instant),
+    /// Always after this time, as in a replay.
+    In(Duration),
+}
+
+impl CallClock {
+    /// The clock of `describe` and the other functions that return the same at any time.
+    pub(crate) const fn pure() -> Self {
+        Self { now: Timestamp::from_millis(0), zone: Zone::UTC, end: End::In(Duration::ZERO) }
+    }
+
+    fn remaining(&self) -> Duration {
+        match self.end {
+            End::At(end) => end.saturating_duration_since(Instant::now()),
+            End::In(rest) => rest,
+        }
+    }
 }
 
 /// Whether the guest is waiting for the host.
@@ -95,21 +134,26 @@ impl State {
             output,
             cache: None,
             log,
-            now: Timestamp::from_millis(0),
+            clock: CallClock::pure(),
+            progress: None,
         }
     }
 
-    pub(crate) fn with_session(
-        mut self,
-        session: Arc<Session>,
-        cache: Arc<Cache>,
-        owner: Owner,
-        now: Timestamp,
-    ) -> Self {
-        self.now = now;
+    pub(crate) fn with_session(mut self, session: Arc<Session>, cache: Arc<Cache>, owner: Owner) -> Self {
         self.session = Some(session);
         self.cache = Some((cache, owner));
         self
+    }
+
+    pub(crate) fn with_clock(self, clock: CallClock, progress: Option<Open>) -> Self {
+        Self { clock, progress, ..self }
+    }
+
+    /// Records the outcome of an alert of the notification that is sent.
+    async fn record(&mut self, fingerprint: String, refused: Option<Failure>) {
+        if let Some(progress) = &mut self.progress {
+            self.waiting.during(progress.record(fingerprint, refused)).await;
+        }
     }
 
     pub(crate) fn log_lines(&self) -> u32 {
@@ -201,7 +245,7 @@ impl HostWallClock for Frozen {
 /// first call.
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let now = Duration::from_millis(u64::try_from(self.now.as_millis()).unwrap_or(0));
+        let now = Duration::from_millis(u64::try_from(self.clock.now.as_millis()).unwrap_or(0));
         let output = &self.output;
         let inert = || {
             WasiCtx::builder()

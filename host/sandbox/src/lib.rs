@@ -28,6 +28,7 @@ mod limits;
 mod load;
 mod meter;
 mod plugin;
+mod progress;
 mod recording;
 mod refusal;
 mod rest;
@@ -37,6 +38,7 @@ mod send;
 mod setup;
 mod ticker;
 mod wasi;
+mod zone;
 
 pub use call::Usage;
 pub use compile::{Compiler, compile_child};
@@ -48,13 +50,15 @@ pub use limits::Limits;
 pub use machine_code::{Backtrace, BuiltIn, Unpacked};
 pub use meter::measured;
 pub use plugin::{Descriptor, Plugin, Role};
+pub use progress::{Collected, Progress};
 pub use recording::{Recording, Timing};
 pub use refusal::Refusal;
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target};
 pub use schema::{SettingsProblem, resolved};
 pub use secret_spec::{SecretSpec, with_account};
-pub use send::Sent;
+pub use send::{Attempt, Sent};
 pub use setup::{Member, Setup, is_account};
+pub use zone::Zone;
 
 /// The versions of the contract that this host supports, newest first.
 pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1"];

@@ -3,6 +3,7 @@
 use crate::limits::Limits;
 use crate::plugin::Plugin;
 use crate::run::{Job, Target};
+use crate::zone::Zone;
 use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
 use model::{AlertEvent, Kind, TargetId, Timestamp};
 use secrecy::SecretString;
@@ -46,15 +47,20 @@ struct RecordedTarget {
     /// The time of the poll, in milliseconds since 1970.
     now: i64,
     timeout_ms: u64,
+    /// The IANA name of the time zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    time_zone: Option<String>,
 }
 
 /// The times that a plugin receives besides its target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Timing {
     /// The time of the poll.
     pub now: Timestamp,
     /// The poll's timeout.
     pub timeout: Duration,
+    /// The time zone.
+    pub zone: Zone,
 }
 
 impl Recording {
@@ -68,6 +74,7 @@ impl Recording {
             secrets: target.secrets.clone(),
             now: timing.now.as_millis(),
             timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
+            time_zone: Some(timing.zone.name().to_owned()).filter(|name| name != Zone::UTC.name()),
         };
         Self { kind: kind.to_string(), event: None, target: recorded, exchanges }
     }
@@ -120,6 +127,10 @@ impl Recording {
         for also in &self.target.also {
             origins.push(parse(also)?.1);
         }
+        let zone = match self.target.time_zone.as_deref() {
+            None => Zone::UTC,
+            Some(name) => Zone::named(name).ok_or_else(|| format!("its time zone {name:?} is not known"))?,
+        };
         let tls = Tls::system().map_err(|error| error.to_string())?;
         let origins = origins.into_iter().map(|origin| OriginGrant { origin, tls: tls.clone() }).collect();
         let values = self.target.secrets.iter().map(|name| (name.clone(), SecretString::from(SECRET)));
@@ -158,6 +169,7 @@ impl Recording {
             timeout: Duration::from_millis(self.target.timeout_ms),
             now: Timestamp::from_millis(self.target.now),
             tape,
+            zone: Some(zone),
         })
     }
 }

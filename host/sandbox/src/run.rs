@@ -7,12 +7,13 @@ use crate::convert;
 use crate::engine::{Pool, Ticking};
 use crate::fault::plugin_fault;
 use crate::host::v0_1::{self, types};
-use crate::host::{Log, State};
+use crate::host::{CallClock, End, Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::plugin::{Plugin, RoleExports};
 use crate::setup::{self, Member};
 use crate::wasi;
+use crate::zone::Zone;
 use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
@@ -29,7 +30,7 @@ use wasmtime::component::Linker;
 use wasmtime::{Engine, Store};
 
 /// The settings of this crate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Maximum number of concurrent instances. Each slot keeps about 61 KB.
     pub instance_slots: u32,
@@ -39,12 +40,20 @@ pub struct Config {
     pub pool: Pool,
     /// The details in the message of a trap.
     pub backtrace: Backtrace,
+    /// The time zone that plugins see.
+    pub zone: Zone,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let lanes = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Self { instance_slots: 512, lanes, pool: Pool::default(), backtrace: Backtrace::default() }
+        Self {
+            instance_slots: 512,
+            lanes,
+            pool: Pool::default(),
+            backtrace: Backtrace::default(),
+            zone: Zone::system(),
+        }
     }
 }
 
@@ -66,6 +75,7 @@ pub struct Sandbox {
     /// Held while the machine code of a built-in plugin is mapped again.
     pub(crate) waking: tokio::sync::Mutex<()>,
     waited: AtomicU64,
+    zone: Zone,
 }
 
 /// The input of one poll.
@@ -84,6 +94,8 @@ pub struct Job {
     pub now: Timestamp,
     /// Whether exchanges are recorded or replayed.
     pub tape: Tape,
+    /// The time zone that the plugin sees; `None` for that of the sandbox.
+    pub zone: Option<Zone>,
 }
 
 /// The data about a target that its plugin gets.
@@ -150,12 +162,18 @@ impl Sandbox {
             captured: Vaults::new(),
             waking: tokio::sync::Mutex::default(),
             waited: AtomicU64::new(0),
+            zone: config.zone,
         })
     }
 
     /// Returns the runtimes of the polls.
     pub fn lanes(&self) -> &Lanes {
         &self.caller.lanes
+    }
+
+    /// Returns the time zone that plugins see.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// Returns the number of polls that moved to the slow lane, and the number of polls that waited for an instance
@@ -256,7 +274,8 @@ impl Sandbox {
 
     /// Prepares a call that may send requests.
     pub(crate) fn with_session(&self, job: Job, deadline: Instant, slot: OwnedSemaphorePermit) -> Prepared {
-        let Job { plugin, target, grant, limits, now, tape, .. } = job;
+        let Job { plugin, target, grant, limits, now, tape, zone, .. } = job;
+        let is_replay = matches!(tape, Tape::Replay(_));
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
         let session = Session::new(
@@ -273,7 +292,12 @@ impl Sandbox {
             log: Log::new(&plugin.descriptor().kind, &target.id, limits.log_lines),
             limiter: Limiter::new(limits.memory),
             session: Some((session.clone(), owner)),
-            now,
+            clock: CallClock {
+                now,
+                zone: zone.unwrap_or_else(|| self.zone.clone()),
+                end: if is_replay { End::In(wall) } else { End::At(deadline) },
+            },
+            progress: None,
             wall,
             slot,
         };

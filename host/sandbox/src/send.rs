@@ -6,15 +6,36 @@ use crate::fault::plugin_fault;
 use crate::host::State;
 use crate::host::v0_1::{notifier, types};
 use crate::plugin::RoleExports;
+use crate::progress::{Open, Progress};
 use crate::run::{Job, Prepared, Sandbox};
 use egress::Seen;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use model::{Failure, FailureCategory, Notification, NotifiedAlert, Status, Timestamp};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::Store;
+
+/// An attempt to deliver a notification.
+pub struct Attempt {
+    /// The notification, with the alerts that are not delivered yet.
+    pub notification: Notification,
+    /// When the notification was made.
+    pub created: Timestamp,
+    /// The number of the attempt, from 1.
+    pub number: u32,
+    /// Keeps what becomes of each alert.
+    pub progress: Arc<dyn Progress>,
+}
+
+impl Attempt {
+    /// The first attempt of a notification that is not stored.
+    pub fn first(notification: Notification, created: Timestamp, progress: Arc<dyn Progress>) -> Self {
+        Self { notification, created, number: 1, progress }
+    }
+}
 
 /// The result of an attempt to deliver a notification.
 #[derive(Clone, Debug)]
@@ -28,18 +49,19 @@ pub struct Sent {
 }
 
 impl Sandbox {
-    /// Sends a notification. The target of the job is the channel. A panic of the host fails only this attempt.
-    pub fn send<'a>(&'a self, job: Job, notification: &'a Notification) -> BoxFuture<'a, Sent> {
+    /// Makes an attempt to send a notification. The target of the job is the channel. A panic of the host fails only this
+    /// attempt.
+    pub fn send(&self, job: Job, attempt: Attempt) -> BoxFuture<'_, Sent> {
         let started = Instant::now();
         let failed = move |_| {
             let message = "Polliwog itself failed while it sent this: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             Sent { result: Err(plugin_fault("host_panic", message)), usage, seen: Seen::default() }
         };
-        AssertUnwindSafe(self.send_from(started, job, notification)).catch_unwind().unwrap_or_else(failed).boxed()
+        AssertUnwindSafe(self.send_from(started, job, attempt)).catch_unwind().unwrap_or_else(failed).boxed()
     }
 
-    async fn send_from(&self, started: Instant, job: Job, notification: &Notification) -> Sent {
+    async fn send_from(&self, started: Instant, job: Job, attempt: Attempt) -> Sent {
         let deadline = started + job.timeout;
         let Ok(slot) = timeout_at(deadline, self.slot()).await else {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
@@ -52,8 +74,10 @@ impl Sandbox {
                 return Sent { result: Err(fault), usage, seen: Seen::default() };
             }
         };
-        let wire = wire_notification(notification);
-        let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
+        let wire = wire_notification(&attempt);
+        let Prepared { mut call, session, wire_target } = self.with_session(job, deadline, slot);
+        let fingerprints = attempt.notification.alerts.into_iter().map(|alert| alert.fingerprint);
+        call.progress = Some(Open::new(fingerprints, attempt.progress));
         let enter = move |mut store: Store<State>| async move {
             let sent = async {
                 let RoleExports::Notifier(notifier) = &exports.role else {
@@ -104,9 +128,12 @@ fn wire_labels(labels: &[(String, String)]) -> Vec<types::Label> {
     labels.iter().map(|(name, value)| types::Label { name: line(name), value: line(value) }).collect()
 }
 
-fn wire_notification(notification: &Notification) -> notifier::Notification {
+fn wire_notification(attempt: &Attempt) -> notifier::Notification {
+    let notification = &attempt.notification;
     notifier::Notification {
         id: notification.id.clone(),
+        created_at: attempt.created.as_millis(),
+        attempt: attempt.number,
         group: wire_labels(&notification.group),
         alerts: notification.alerts.iter().map(wire_alert).collect(),
         omitted: notification.omitted,
@@ -136,6 +163,7 @@ fn wire_alert(alert: &NotifiedAlert) -> notifier::Alert {
         resolved_at: alert.resolved_at.map(Timestamp::as_millis),
         labels: wire_labels(&alert.labels),
         link: alert.link.as_deref().map(line),
+        object_link: alert.object_link.as_deref().map(line),
         suppresses: alert.suppresses,
         extra: Vec::new(),
     }

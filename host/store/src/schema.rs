@@ -62,8 +62,11 @@ const V13: [&str; 1] = ["-- No table changes.\n"];
 /// Adds the properties of dependencies that the contract with plugins gained.
 const V14: [&str; 1] = [dependency::V14];
 
+/// Adds the progress of deliveries.
+const V15: [&str; 1] = [delivery::V15];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 14] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10, &V11, &V12, &V13, &V14];
+const VERSIONS: [&[&str]; 15] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10, &V11, &V12, &V13, &V14, &V15];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

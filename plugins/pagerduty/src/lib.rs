@@ -32,18 +32,27 @@ impl Notifier for PagerDuty {
     }
 
     fn send(channel: &Endpoint, _: Settings, notification: &Notification) -> Result<(), CallError> {
-        // A repetition of one that was taken already has no effect: its key is the same.
         let path = channel.under("v2/enqueue");
         for alert in &notification.alerts {
-            http::Request::post_json(&path, &body(alert)).send()?.accepted()?;
-            if alert.event() == Event::Test {
-                // The incident of a test does not stay open.
-                let over = Alert { event: Event::Resolved.as_str().to_owned(), ..alert.clone() };
-                http::Request::post_json(&path, &body(&over)).send()?.accepted()?;
+            match send(&path, alert) {
+                Ok(()) => progress::sent(alert),
+                Err(CallError::Permanent(reason)) => progress::refused(alert, reason),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
+}
+
+fn send(path: &str, alert: &Alert) -> Result<(), CallError> {
+    // A repetition of one that was taken already has no effect: its key is the same.
+    http::Request::post_json(path, &body(alert)).send()?.accepted()?;
+    if alert.event() == Event::Test {
+        // The incident of a test does not stay open.
+        let over = Alert { event: Event::Resolved.as_str().to_owned(), ..alert.clone() };
+        http::Request::post_json(path, &body(&over)).send()?.accepted()?;
+    }
+    Ok(())
 }
 
 polliwog_sdk::register_notifier!(PagerDuty);
@@ -68,14 +77,15 @@ fn body(alert: &Alert) -> Value {
     let labels: Value =
         alert.labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect();
     let summary = format!("{} ({}): {}", alert.title, alert.target_name, alert.summary);
-    let links = alert.link.as_ref().map(|link| json!([{ "href": link, "text": "Polliwog" }]));
+    let link = |href: &Option<String>, text: &str| href.as_ref().map(|href| json!({ "href": href, "text": text }));
+    let links = [link(&alert.link, "Polliwog"), link(&alert.object_link, "source")].into_iter().flatten();
     json!({
         "routing_key": http::secret("routing_key"),
         "event_action": "trigger",
         "dedup_key": alert.fingerprint,
         "client": "Polliwog",
         "client_url": alert.link,
-        "links": links.unwrap_or_else(|| json!([])),
+        "links": links.collect::<Value>(),
         "payload": {
             "summary": summary.chars().take(SUMMARY).collect::<String>(),
             "source": alert.target_name,

@@ -3,7 +3,7 @@
 //! The body is an object with `id`, `title`, `text`, `status`, `link`, `omitted`, `group` (an object of labels) and
 //! `alerts`. Each alert has `fingerprint`, `event` (`firing`, `resolved`, `flapping`, `repeated`, `test`), `status`,
 //! `class`, `targetId`, `targetName`, `kind`, `dependency`, `title`, `summary`, `since` and `resolvedAt` (milliseconds
-//! since the Unix epoch), `labels` (an object), `link` and `suppresses`. Absent values are null. The header
+//! since the Unix epoch), `labels` (an object), `link`, `objectLink` and `suppresses`. Absent values are null. The header
 //! `Idempotency-Key` has the id.
 //!
 //! A template (Jinja's language, <https://docs.rs/minijinja>) gets the same object: `{{ title }}`,
@@ -73,7 +73,7 @@ fn example() -> Value {
     let alert = json!({
         "fingerprint": "5f2a", "event": "firing", "status": "critical", "class": "dependency", "targetId": "shop",
         "targetName": "Shop", "kind": "http", "dependency": "db", "title": "Database", "summary": "connection refused",
-        "since": 1, "resolvedAt": 2, "labels": {}, "link": "http://localhost/", "suppresses": 0,
+        "since": 1, "resolvedAt": 2, "labels": {}, "link": "http://localhost/", "objectLink": "http://localhost/", "suppresses": 0,
     });
     json!({
         "id": "1", "title": "Critical: Database", "text": "connection refused", "status": "critical",
@@ -116,6 +116,7 @@ fn body(notification: &Notification) -> Value {
             "resolvedAt": alert.resolved_at,
             "labels": object(&alert.labels),
             "link": alert.link,
+            "objectLink": alert.object_link,
             "suppresses": alert.suppresses,
         })
     };
@@ -151,7 +152,7 @@ mod tests {
                 "fingerprint": "5f2a", "event": "firing", "status": "critical", "class": "dependency",
                 "targetId": "shop", "targetName": "Shop", "kind": "http", "dependency": "db", "title": "Database",
                 "summary": "connection refused", "since": 1_784_577_900_000_u64, "resolvedAt": null, "labels": { "site": "zurich" },
-                "link": "http://polliwog.lan/targets/shop", "suppresses": 2,
+                "link": "http://polliwog.lan/targets/shop", "objectLink": null, "suppresses": 2,
             }],
         });
         assert_eq!(sent, expected);

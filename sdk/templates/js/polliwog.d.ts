@@ -81,6 +81,13 @@ export interface Definition<Settings> {
 
 /** The time of the call, in milliseconds since 1970. */
 export const now: () => number;
+/** The operator's time zone: its offset from UTC in minutes, and its IANA name. */
+export const utcOffsetMinutes: (at?: number | Date) => number;
+export const timeZone: () => string;
+/** The rest of the call's time, in milliseconds. */
+export const remainingMs: () => number;
+/** Which alerts of a notification were sent: later attempts contain only the others. */
+export const progress: { sent(alert: Alert): void; refused(alert: Alert, failure: CallError): void };
 export const log: Record<"debug" | "info" | "warn" | "error", (text: string) => void>;
 export const transient: (code: string, message: string, retryAfterMs?: number) => CallError;
 export const misconfigured: (code: string, message: string, retryAfterMs?: number) => CallError;
@@ -143,10 +150,12 @@ export interface Alert {
   event: string; status: Status; class: string;
   targetId?: string; targetName: string; kind: string; dependency?: string; title: string; summary: string;
   since: bigint; resolvedAt?: bigint; labels: { name: string; value: string }[]; link?: string; suppresses: number;
+  /** The address of the failing object in its own user interface. */
+  objectLink?: string;
 }
-/** A message about at most 100 alerts, the worst first. `id` is the same for each attempt. */
+/** A message about at most 100 alerts, the worst first. `id` and `createdAt` are the same for each attempt. */
 export interface Notification {
-  id: string; group: { name: string; value: string }[]; alerts: Alert[]; omitted: number; link?: string;
+  id: string; createdAt: bigint; attempt: number; group: { name: string; value: string }[]; alerts: Alert[]; omitted: number; link?: string;
 }
 export interface NotifierDefinition<Settings> {
   kind: string; title: string; version: string; summary: string; homepage?: string; license?: string; schemes?: string[];

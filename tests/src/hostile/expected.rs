@@ -277,6 +277,7 @@ expect! {
     // The guest sends notifications.
     notifier_loops: Fault("cpu_limit");
     notifier_panics: Fault("panic");
+    notifier_tells_too_much: Fault("panic");
     notifier_fills_memory: Fault("memory_limit");
     notifier_sends_elsewhere: Fails(Permanent, "all_denied");
     notifier_has_its_secret_echoed: Fails(Permanent, "echoed");

@@ -2,7 +2,7 @@
 
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
-use model::{ChannelState, Delivery, Moment, Notification, Timestamp};
+use model::{ChannelState, Delivery, Moment, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ struct Queued {
 }
 
 /// The parts of an attempt.
-type Due = (Arc<RuntimeTarget>, Sender, Notification);
+type Due = (Arc<RuntimeTarget>, Sender, Delivery);
 
 impl Channel {
     /// Adds a delivery, or replaces its earlier state. It is sent at `at`, and not before it is on disk or `unstored`.
@@ -74,7 +74,7 @@ impl Channel {
             Some(later) if later > now => Err(later),
             _ => {
                 self.is_busy = true;
-                Ok(Some((target, sender, first.delivery.notification.clone())))
+                Ok(Some((target, sender, first.delivery.clone())))
             }
         }
     }

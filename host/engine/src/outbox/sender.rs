@@ -4,8 +4,8 @@ use crate::target::RuntimeTarget;
 use catalog::Served;
 use egress::{Egress, Tape};
 use mail::Account;
-use model::{Failure, Notification, Timestamp};
-use sandbox::Sandbox;
+use model::{Failure, Timestamp};
+use sandbox::{Attempt, Sandbox};
 use std::sync::Arc;
 
 /// The sender of a channel's notifications.
@@ -23,13 +23,14 @@ impl Sender {
         &self,
         (sandbox, egress): (&Sandbox, &Egress),
         channel: &RuntimeTarget,
-        (notification, now): (&Notification, Timestamp),
+        attempt: Attempt,
+        now: Timestamp,
     ) -> Result<Option<String>, Failure> {
         match self {
             Self::Plugin(served) => {
-                sandbox.send(channel.job(&served.plugin, now, Tape::Off), notification).await.result.map(|()| None)
+                sandbox.send(channel.job(&served.plugin, now, Tape::Off), attempt).await.result.map(|()| None)
             }
-            Self::Mail(account) => account.send(egress, notification, now, channel.timeout).await,
+            Self::Mail(account) => account.send(egress, &attempt.notification, now, channel.timeout).await,
         }
     }
 }

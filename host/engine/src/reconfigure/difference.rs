@@ -104,6 +104,7 @@ pub(super) fn needs_restart(before: &Config, after: &Config) -> Vec<&'static str
     };
     let checks = [
         ("server.listen", before.listen != after.listen),
+        ("server.time_zone", before.time_zone != after.time_zone),
         ("server.metrics_listen", before.metrics_listen != after.metrics_listen),
         ("server.hosts", before.hosts != after.hosts),
         ("server.proxy_user_header", before.proxy != after.proxy),

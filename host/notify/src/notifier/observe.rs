@@ -16,6 +16,8 @@ struct Sign<'a> {
     status: Status,
     title: &'a str,
     message: Option<&'a str>,
+    /// The address of the subject in the user interface of its source.
+    link: Option<&'a str>,
     /// Whether the first observation confirms the alert.
     is_certain: bool,
 }
@@ -80,7 +82,7 @@ impl Notifier {
         if let Some(message) = unreachable {
             let traits = self.targets.get(target).map(|held| held.spec.traits.clone()).unwrap_or_default();
             let (status, message) = (Status::Critical, Some(message).filter(|text| !text.is_empty()));
-            self.raise(&subject, Sign { status, title: &traits.name, message, is_certain: true }, now);
+            self.raise(&subject, Sign { status, title: &traits.name, message, link: None, is_certain: true }, now);
         } else if let Some(alert) = self.alerts.get_mut(&subject).filter(|alert| alert.is_open()) {
             // The target answered once and failed again: it is not about to recover.
             alert.streak = 0;
@@ -98,9 +100,9 @@ impl Notifier {
         let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
         let is_settled = findings.is_empty() && subjects.is_empty();
         for finding in findings {
-            let (title, Finding { dependency, status, message, .. }) = (finding.shown_title(), finding);
+            let (title, Finding { dependency, status, message, link, .. }) = (finding.shown_title(), finding);
             let subject = Subject::dependency(target, dependency);
-            self.raise(&subject, Sign { status, title, message, is_certain: false }, now);
+            self.raise(&subject, Sign { status, title, message, link, is_certain: false }, now);
             subjects.insert(subject);
         }
         for subject in subjects {
@@ -166,7 +168,8 @@ impl Notifier {
     pub(super) fn troubles(&mut self, class: Class, troubles: Vec<Trouble>, now: Now) {
         let names: BTreeSet<&str> = troubles.iter().map(|trouble| trouble.name.as_str()).collect();
         for Trouble { name, title, message } in &troubles {
-            let sign = Sign { status: Status::Critical, title, message: message.as_deref(), is_certain: true };
+            let (status, message) = (Status::Critical, message.as_deref());
+            let sign = Sign { status, title, message, link: None, is_certain: true };
             self.raise(&Subject::Other(class, name.as_str().into()), sign, now);
         }
         let is_over = |subject: &&Subject| match subject {
@@ -193,7 +196,7 @@ impl Notifier {
         let title = "this host cannot reach the network";
         let message = format!("{silent} of {all} hosts stopped answering within a minute");
         let subject = blind::network();
-        let sign = Sign { status: Status::Critical, title, message: Some(&message), is_certain: true };
+        let sign = Sign { status: Status::Critical, title, message: Some(&message), link: None, is_certain: true };
         self.raise(&subject, sign, now);
         self.unsettle_all();
     }
@@ -226,13 +229,15 @@ impl Notifier {
                 describe(alert, &target.spec);
             }
         }
-        let AlertRecord { status, title, message, .. } = &*alert.record;
-        let is_reworded = (*status, title.as_str(), message.as_deref()) != (sign.status, sign.title, sign.message);
+        let AlertRecord { status, title, message, object_link, .. } = &*alert.record;
+        let is_reworded = (*status, title.as_str(), message.as_deref()) != (sign.status, sign.title, sign.message)
+            || object_link.as_deref() != sign.link;
         if is_reworded {
             let record = alert.record_mut();
             record.status = sign.status;
             sign.title.clone_into(&mut record.title);
             record.message = sign.message.map(str::to_owned);
+            record.object_link = sign.link.map(str::to_owned);
             record.acknowledged = record.acknowledged.take().filter(|held| held.status >= sign.status);
         }
         (alert.awaits, alert.seen) = (None, Some(now.moment));

@@ -29,7 +29,9 @@ impl Reading for Report {
     fn findings(&self) -> Vec<Finding<'_>> {
         let unhealthy = self.statuses.iter().filter(|(_, status)| matches!(status, Status::Critical | Status::Warning));
         let (title, message) = (self.texts.0, self.texts.1.or(Some("it broke")));
-        unhealthy.map(|(name, status)| Finding { dependency: name, status: *status, title, message }).collect()
+        unhealthy
+            .map(|(name, status)| Finding { dependency: name, status: *status, title, message, link: None })
+            .collect()
     }
 
     fn health(&self, dependency: &str) -> Health {

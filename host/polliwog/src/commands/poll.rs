@@ -46,12 +46,12 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     };
     let (sandbox, plugin) = match &arguments.plugin {
         Some(file) => {
-            let (sandbox, plugin) = given(&config.data_dir, file).await?;
+            let (sandbox, plugin) = given(&config, file).await?;
             target.kind = plugin.descriptor().kind.clone();
             (sandbox, plugin)
         }
         None => {
-            let sandbox = Arc::new(small_sandbox(&config.data_dir, Backtrace::default())?);
+            let sandbox = Arc::new(small_sandbox(&config, Backtrace::default())?);
             let served = match serving(&config, &sandbox, &target.kind).await {
                 Ok(served) => served,
                 Err(error) => {
@@ -84,7 +84,7 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         print(output::text(&ready, &done).trim_end())?;
     }
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
-        let timing = Timing { now, timeout: ready.timeout };
+        let timing = Timing { now, timeout: ready.timeout, zone: sandbox.zone().clone() };
         let recorded = Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges());
         recording::write(&recorded, file)?;
         complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
@@ -93,10 +93,10 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
 }
 
 /// Loads a plugin file that was passed on the command line.
-async fn given(data_dir: &Path, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Plugin)> {
+async fn given(config: &Config, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Plugin)> {
     let refused = |why: String| anyhow!("{} is refused: {why}", file.display());
     let content = catalog::read(file).map_err(refused)?;
-    let sandbox = Arc::new(small_sandbox(data_dir, Backtrace::of(&content))?);
+    let sandbox = Arc::new(small_sandbox(config, Backtrace::of(&content))?);
     say_compiling(&sandbox, &content, file);
     let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
     Ok((sandbox, plugin))

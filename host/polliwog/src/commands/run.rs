@@ -86,7 +86,11 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     announce_start(config);
     make_plugin_dir(config);
     let egress = egress_of(config);
-    let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
+    let slots = sandbox::Config {
+        instance_slots: config.instance_slots,
+        zone: config.time_zone.clone(),
+        ..sandbox::Config::default()
+    };
     let sandbox = Arc::new(Sandbox::new(slots, plugins::compiler(&config.data_dir)?, &egress)?);
     let mut watcher = plugins::load(config, sandbox.clone(), Uncompiled::Defer).await;
     let validator = Validator { reading, sandbox: sandbox.clone() };

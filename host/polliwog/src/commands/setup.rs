@@ -42,7 +42,7 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         Err(Unusable::Usage(error)) => return usage(error),
         Err(Unusable::Other(error)) => return Err(error),
     };
-    let sandbox = Arc::new(small_sandbox(&config.data_dir, Backtrace::default())?);
+    let sandbox = Arc::new(small_sandbox(&config, Backtrace::default())?);
     let served = match serving(&config, &sandbox, &kind).await {
         Ok(served) => served,
         Err(error) => return usage(error),

@@ -2,8 +2,9 @@
 
 use super::State;
 use crate::cache::CacheError;
+use crate::convert;
 use egress::ErrorClass;
-use model::clean;
+use model::{Timestamp, clean};
 use std::time::Duration;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
@@ -30,7 +31,7 @@ mod generated {
 }
 
 pub(crate) use generated::exports::polliwog::plugin::{definition, notifier, poller, setup};
-pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, types};
+pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, progress, types};
 
 impl types::Host for State {}
 
@@ -91,7 +92,32 @@ impl cache::Host for State {
 
 impl clock::Host for State {
     async fn now(&mut self) -> Result<i64> {
-        Ok(self.now.as_millis())
+        Ok(self.clock.now.as_millis())
+    }
+
+    async fn utc_offset_minutes(&mut self, at: i64) -> Result<i32> {
+        Ok(self.clock.zone.offset_minutes(Timestamp::from_millis(at)))
+    }
+
+    async fn time_zone(&mut self) -> Result<String> {
+        Ok(self.clock.zone.name().to_owned())
+    }
+
+    async fn remaining_ms(&mut self) -> Result<u32> {
+        Ok(u32::try_from(self.clock.remaining().as_millis()).unwrap_or(u32::MAX))
+    }
+}
+
+impl progress::Host for State {
+    async fn sent(&mut self, fingerprint: String) -> Result<()> {
+        self.record(fingerprint, None).await;
+        Ok(())
+    }
+
+    async fn refused(&mut self, fingerprint: String, reason: types::Failure) -> Result<()> {
+        let failure = convert::failure(types::Error::Permanent(reason));
+        self.record(fingerprint, Some(failure)).await;
+        Ok(())
     }
 }
 

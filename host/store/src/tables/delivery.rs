@@ -3,7 +3,8 @@
 //! The columns choose deliveries; the notification is JSON.
 
 use model::{
-    AlertEvent, Class, Delivery, DeliveryFilter, DeliveryState, Notification, NotifiedAlert, Status, Subject, Timestamp,
+    AlertEvent, AlertProgress, Class, Delivery, DeliveryFilter, DeliveryState, Notification, NotifiedAlert, Status,
+    Subject, Timestamp,
 };
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,9 @@ CREATE TABLE delivery (
 ) STRICT;
 CREATE INDEX delivery_waiting ON delivery (number) WHERE state = 'waiting';
 ";
+
+/// The outcomes of single alerts, as a JSON array of fingerprints and reasons.
+pub(crate) const V15: &str = "ALTER TABLE delivery ADD COLUMN progress TEXT NOT NULL DEFAULT '[]';";
 
 /// The number of deliveries that are kept once they do not wait any more.
 const KEPT: i64 = 10_000;
@@ -53,6 +57,8 @@ struct AlertWire {
     resolved_at: Option<i64>,
     labels: Vec<(String, String)>,
     link: Option<String>,
+    #[serde(default)]
+    object_link: Option<String>,
     suppresses: u32,
 }
 
@@ -73,6 +79,7 @@ impl From<&NotifiedAlert> for AlertWire {
             resolved_at: alert.resolved_at.map(Timestamp::as_millis),
             labels: alert.labels.clone(),
             link: alert.link.clone(),
+            object_link: alert.object_link.clone(),
             suppresses: alert.suppresses,
         }
     }
@@ -95,6 +102,7 @@ impl AlertWire {
             resolved_at: self.resolved_at.map(Timestamp::from_millis),
             labels: self.labels,
             link: self.link,
+            object_link: self.object_link,
             suppresses: self.suppresses,
         })
     }
@@ -102,7 +110,7 @@ impl AlertWire {
 
 /// Stores a delivery, in place of an earlier state of it.
 pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Result<()> {
-    let Delivery { notification, created, state, attempts, last_attempt, next_attempt, error } = delivery;
+    let Delivery { notification, created, state, attempts, last_attempt, next_attempt, error, progress } = delivery;
     let number = i64::try_from(notification.number).unwrap_or(i64::MAX);
     let wire = NotificationWire {
         id: notification.id.clone(),
@@ -113,10 +121,15 @@ pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Re
         link: notification.link.clone(),
     };
     let json = serde_json::to_string(&wire).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let progress: Vec<(&str, Option<&str>)> =
+        progress.iter().map(|alert| (alert.fingerprint.as_str(), alert.refused.as_deref())).collect();
+    let progress =
+        serde_json::to_string(&progress).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let millis = |at: &Option<Timestamp>| at.map(Timestamp::as_millis);
-    let sql = "INSERT INTO delivery (number, channel, state, created, attempts, last_attempt, next_attempt, error, notification)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-               ON CONFLICT (number) DO UPDATE SET state = ?3, created = ?4, attempts = ?5, last_attempt = ?6, next_attempt = ?7, error = ?8";
+    let sql = "INSERT INTO delivery (number, channel, state, created, attempts, last_attempt, next_attempt, error, notification, progress)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+               ON CONFLICT (number) DO UPDATE SET state = ?3, created = ?4, attempts = ?5, last_attempt = ?6, next_attempt = ?7,
+                                                  error = ?8, progress = ?10";
     connection.prepare_cached(sql)?.execute(params![
         number,
         notification.channel,
@@ -126,7 +139,8 @@ pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Re
         millis(last_attempt),
         millis(next_attempt),
         error,
-        json
+        json,
+        progress
     ])?;
     if *state == DeliveryState::Waiting && *attempts == 0 {
         let sql = "DELETE FROM delivery WHERE number <= ?1 AND state != 'waiting'";
@@ -135,7 +149,8 @@ pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Re
     Ok(())
 }
 
-const COLUMNS: &str = "number, channel, state, created, attempts, last_attempt, next_attempt, error, notification";
+const COLUMNS: &str =
+    "number, channel, state, created, attempts, last_attempt, next_attempt, error, notification, progress";
 
 /// Reads a row. `None` if another version wrote it in a form that this one does not know.
 fn read(row: &Row<'_>) -> rusqlite::Result<Option<Delivery>> {
@@ -144,6 +159,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<Delivery>> {
     let (channel, state): (String, String) = (row.get(1)?, row.get(2)?);
     let (last, next): (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
     let (created, attempts, error) = (row.get(3)?, row.get(4)?, row.get(7)?);
+    let progress: Vec<(String, Option<String>)> = serde_json::from_str(&row.get::<_, String>(9)?).unwrap_or_default();
+    let of_alert = |(fingerprint, refused)| AlertProgress { fingerprint, refused };
     let restored = || {
         let wire = wire?;
         let alerts = wire.alerts.into_iter().map(AlertWire::restore).collect::<Option<_>>()?;
@@ -164,6 +181,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<Delivery>> {
             last_attempt: last.map(Timestamp::from_millis),
             next_attempt: next.map(Timestamp::from_millis),
             error,
+            progress: progress.into_iter().map(of_alert).collect(),
         })
     };
     let restored = restored();
@@ -222,6 +240,7 @@ mod tests {
             resolved_at: Some(at),
             labels: vec![("site".to_owned(), "zurich".to_owned())],
             link: Some("http://a".to_owned()),
+            object_link: Some("http://b".to_owned()),
             suppresses: 3,
         };
         let notification = Notification {
@@ -241,6 +260,7 @@ mod tests {
     fn deliveries_are_stored_changed_chosen_and_deleted_when_they_are_old() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(V12).unwrap();
+        connection.execute_batch(V15).unwrap();
         assert_eq!(waiting(&connection).unwrap(), (vec![], 0));
         for number in 1..=3 {
             save(&connection, &delivery(number)).unwrap();
@@ -250,6 +270,9 @@ mod tests {
             attempts: 2,
             last_attempt: Some(Timestamp::from_millis(9)),
             error: Some("503".to_owned()),
+            progress: [None, Some("refused")]
+                .map(|why| AlertProgress { fingerprint: "f".to_owned(), refused: why.map(str::to_owned) })
+                .to_vec(),
             ..delivery(2)
         };
         save(&connection, &done).unwrap();

@@ -58,6 +58,8 @@ pub(super) struct AlertWire<'a> {
     flapping: bool,
     /// The number of alerts that it explains.
     suppresses: usize,
+    /// The address of the dependency in the user interface of its source.
+    object_link: Option<&'a str>,
 }
 
 /// An operator's acknowledgement.
@@ -90,6 +92,7 @@ impl<'a> AlertWire<'a> {
             silenced_by: record.silenced_by.as_deref(),
             flapping: record.flapping.is_some(),
             suppresses,
+            object_link: record.object_link.as_deref(),
         }
     }
 }

@@ -93,7 +93,7 @@ impl Project {
 /// Creates a sandbox for one plugin with the default data directory, so that components compiled by a host are reused.
 pub(super) fn usual_sandbox(backtrace: Backtrace) -> anyhow::Result<Sandbox> {
     let config = defaults(&Default::default()).map_err(|problems| anyhow!("{}", problems[0]))?;
-    small_sandbox(&config.data_dir, backtrace)
+    small_sandbox(&config, backtrace)
 }
 
 /// Returns the built-in plugin if `path` is its kind and not a file.

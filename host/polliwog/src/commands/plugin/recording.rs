@@ -6,9 +6,10 @@ use anyhow::Context;
 use egress::{Seen, Tape};
 use engine::sample_notification;
 use model::{Failure, Outcome};
-use sandbox::{Done, Plugin, Recording, Role, Sandbox, Sent, Usage};
+use sandbox::{Attempt, Collected, Done, Plugin, Recording, Role, Sandbox, Sent, Usage};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use store::KnownState;
 
 /// The longest recording, in bytes.
@@ -82,10 +83,19 @@ pub(crate) async fn replay(
         }
         (Role::Notifier { .. }, Some(event)) => {
             let notification = sample_notification(job.target.id.as_str(), event, job.now);
-            let Sent { result, usage, seen } = sandbox.send(job, &notification).await;
+            let (progress, now) = (Arc::new(Collected::default()), job.now);
+            let attempt = Attempt::first(notification, now, progress.clone());
+            let Sent { result, usage, seen } = sandbox.send(job, attempt).await;
             let failure = result.err();
             let failed = failure.clone().map(|failure| result_json(&Outcome::Failure(failure)));
-            (failed.unwrap_or_else(|| json!({ "taken": true })), failure, usage, seen)
+            let mut result = failed.unwrap_or_else(|| json!({ "taken": true }));
+            let recorded = progress.take();
+            if !recorded.is_empty() {
+                let shown =
+                    recorded.iter().map(|alert| json!({ "fingerprint": alert.fingerprint, "refused": alert.refused }));
+                result["progress"] = shown.collect();
+            }
+            (result, failure, usage, seen)
         }
         (Role::Poller, Some(_)) => return Err("it is a recording of a notification, but the plugin polls".to_owned()),
         (Role::Notifier { .. }, None) => {

@@ -10,7 +10,7 @@ use config::TargetConfig;
 use egress::{Origin, Recorder, Tape};
 use engine::{Clock, runtime_target, sample_notification};
 use model::TargetId;
-use sandbox::{Recording, Role, Sent, Timing};
+use sandbox::{Attempt, Collected, Recording, Role, Sent, Timing};
 use std::sync::Arc;
 
 /// The name of the channel, as in the replay of a recording.
@@ -52,12 +52,17 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
     let recorder = arguments.record.as_ref().map(|_| Arc::new(Recorder::default()));
     let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
     let notification = sample_notification(ready.id().as_str(), event, now);
-    let Sent { result, usage, .. } = sandbox.send(ready.job(&plugin, now, tape), &notification).await;
+    let progress = Arc::new(Collected::default());
+    let attempt = Attempt::first(notification, now, progress.clone());
+    let Sent { result, usage, .. } = sandbox.send(ready.job(&plugin, now, tape), attempt).await;
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
-        let timing = Timing { now, timeout: ready.timeout };
+        let timing = Timing { now, timeout: ready.timeout, zone: sandbox.zone().clone() };
         let recorded = Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges());
         recording::write(&recorded.with_event(event), file)?;
         complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
+    }
+    if let Some(why) = progress.take().into_iter().find_map(|alert| alert.refused) {
+        bail!("the receiver refuses the alert: {why}");
     }
     if let Err(failure) = result {
         bail!("it was not taken ({}): {}", failure.code, failure.message);
