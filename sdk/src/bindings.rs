@@ -417,8 +417,8 @@ pub mod polliwog {
                 pub also: _rt::Vec<_rt::String>,
                 /// The operator's labels.
                 pub labels: _rt::Vec<Label>,
-                /// The operator's settings: a JSON object, valid for `descriptor.settings-schema`, with references in place of
-                /// `${secret.NAME}` and `${basic.NAME}` (see `http`).
+                /// The operator's settings: a JSON object, valid for `descriptor.settings-schema`, with the defaults of the schema at
+                /// every depth, and with references in place of `${secret.NAME}` and `${basic.NAME}` (see `http`).
                 pub settings: Json,
                 /// Names of the configured secrets.
                 pub secrets: _rt::Vec<_rt::String>,
@@ -3407,6 +3407,8 @@ pub mod exports {
                     pub schemes: _rt::Vec<_rt::String>,
                     /// A JSON Schema for `endpoint.settings`. At most 256 KiB.
                     pub settings_schema: Json,
+                    /// The version of the shape of the settings, from 1. `migrate-settings` converts those of lower versions.
+                    pub settings_version: u32,
                     /// The secrets that it can use. At most 32.
                     pub secrets: _rt::Vec<SecretSpec>,
                     /// The interval of a target without a configured interval: 5,000 to 3,600,000. 30,000 where absent. Notifiers
@@ -3431,6 +3433,7 @@ pub mod exports {
                             .field("license", &self.license)
                             .field("schemes", &self.schemes)
                             .field("settings-schema", &self.settings_schema)
+                            .field("settings-version", &self.settings_version)
                             .field("secrets", &self.secrets)
                             .field("default-interval-ms", &self.default_interval_ms)
                             .field("default-timeout-ms", &self.default_timeout_ms)
@@ -3461,6 +3464,15 @@ pub mod exports {
                             .finish()
                     }
                 }
+                impl ::core::fmt::Display for SettingsProblem {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        write!(f, "{:?}", self)
+                    }
+                }
+                impl ::core::error::Error for SettingsProblem {}
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
                 pub unsafe fn _export_describe_cabi<T_: Guest>() -> *mut u8 {
@@ -3477,6 +3489,7 @@ pub mod exports {
                             license: license2,
                             schemes: schemes2,
                             settings_schema: settings_schema2,
+                            settings_version: settings_version2,
                             secrets: secrets2,
                             default_interval_ms: default_interval_ms2,
                             default_timeout_ms: default_timeout_ms2,
@@ -3605,6 +3618,9 @@ pub mod exports {
                         *ptr1
                             .add(16 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>() = ptr11.cast_mut();
+                        *ptr1
+                            .add(18 * ::core::mem::size_of::<*const u8>())
+                            .cast::<i32>() = _rt::as_i32(settings_version2);
                         let vec22 = secrets2;
                         let len22 = vec22.len();
                         let layout22 = _rt::alloc::Layout::from_size_align(
@@ -3778,28 +3794,28 @@ pub mod exports {
                             }
                         }
                         *ptr1
-                            .add(19 * ::core::mem::size_of::<*const u8>())
+                            .add(20 * ::core::mem::size_of::<*const u8>())
                             .cast::<usize>() = len22;
                         *ptr1
-                            .add(18 * ::core::mem::size_of::<*const u8>())
+                            .add(19 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>() = result22;
                         match default_interval_ms2 {
                             Some(e) => {
                                 *ptr1
-                                    .add(20 * ::core::mem::size_of::<*const u8>())
+                                    .add(21 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>() = (1i32) as u8;
                                 *ptr1
-                                    .add(4 + 20 * ::core::mem::size_of::<*const u8>())
+                                    .add(4 + 21 * ::core::mem::size_of::<*const u8>())
                                     .cast::<i32>() = _rt::as_i32(e);
                             }
                             None => {
                                 *ptr1
-                                    .add(20 * ::core::mem::size_of::<*const u8>())
+                                    .add(21 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>() = (0i32) as u8;
                             }
                         };
                         *ptr1
-                            .add(8 + 20 * ::core::mem::size_of::<*const u8>())
+                            .add(8 + 21 * ::core::mem::size_of::<*const u8>())
                             .cast::<i32>() = _rt::as_i32(default_timeout_ms2);
                         let vec26 = extra2;
                         let len26 = vec26.len();
@@ -3843,10 +3859,10 @@ pub mod exports {
                             }
                         }
                         *ptr1
-                            .add(8 + 22 * ::core::mem::size_of::<*const u8>())
+                            .add(8 + 23 * ::core::mem::size_of::<*const u8>())
                             .cast::<usize>() = len26;
                         *ptr1
-                            .add(8 + 21 * ::core::mem::size_of::<*const u8>())
+                            .add(8 + 22 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>() = result26;
                         ptr1
                     }
@@ -3947,10 +3963,10 @@ pub mod exports {
                             .cast::<usize>();
                         _rt::cabi_dealloc(l19, l20, 1);
                         let l21 = *arg0
-                            .add(18 * ::core::mem::size_of::<*const u8>())
+                            .add(19 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>();
                         let l22 = *arg0
-                            .add(19 * ::core::mem::size_of::<*const u8>())
+                            .add(20 * ::core::mem::size_of::<*const u8>())
                             .cast::<usize>();
                         let base43 = l21;
                         let len43 = l22;
@@ -4060,10 +4076,10 @@ pub mod exports {
                             ::core::mem::size_of::<*const u8>(),
                         );
                         let l44 = *arg0
-                            .add(8 + 21 * ::core::mem::size_of::<*const u8>())
+                            .add(8 + 22 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>();
                         let l45 = *arg0
-                            .add(8 + 22 * ::core::mem::size_of::<*const u8>())
+                            .add(8 + 23 * ::core::mem::size_of::<*const u8>())
                             .cast::<usize>();
                         let base50 = l44;
                         let len50 = l45;
@@ -4288,6 +4304,203 @@ pub mod exports {
                         );
                     }
                 }
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_migrate_settings_cabi<T_: Guest>(
+                    arg0: i32,
+                    arg1: *mut u8,
+                    arg2: usize,
+                ) -> *mut u8 {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        let result1 = {
+                            let len0 = arg2;
+                            let bytes0 = _rt::Vec::from_raw_parts(
+                                arg1.cast(),
+                                len0,
+                                len0,
+                            );
+                            T_::migrate_settings(arg0 as u32, _rt::string_lift(bytes0))
+                        };
+                        let ptr2 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result1 {
+                            Ok(e) => {
+                                *ptr2.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec3 = (e.into_bytes()).into_boxed_slice();
+                                let ptr3 = vec3.as_ptr().cast::<u8>();
+                                let len3 = vec3.len();
+                                ::core::mem::forget(vec3);
+                                *ptr2
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len3;
+                                *ptr2
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr3.cast_mut();
+                            }
+                            Err(e) => {
+                                *ptr2.add(0).cast::<u8>() = (1i32) as u8;
+                                let SettingsProblem {
+                                    setting: setting4,
+                                    message: message4,
+                                    extra: extra4,
+                                } = e;
+                                match setting4 {
+                                    Some(e) => {
+                                        *ptr2
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec5 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr5 = vec5.as_ptr().cast::<u8>();
+                                        let len5 = vec5.len();
+                                        ::core::mem::forget(vec5);
+                                        *ptr2
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len5;
+                                        *ptr2
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr5.cast_mut();
+                                    }
+                                    None => {
+                                        *ptr2
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (0i32) as u8;
+                                    }
+                                };
+                                let vec6 = (message4.into_bytes()).into_boxed_slice();
+                                let ptr6 = vec6.as_ptr().cast::<u8>();
+                                let len6 = vec6.len();
+                                ::core::mem::forget(vec6);
+                                *ptr2
+                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len6;
+                                *ptr2
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = ptr6.cast_mut();
+                                let vec10 = extra4;
+                                let len10 = vec10.len();
+                                let layout10 = _rt::alloc::Layout::from_size_align(
+                                        vec10.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    )
+                                    .unwrap();
+                                let (result10, _cleanup10) = wit_bindgen::rt::Cleanup::new(
+                                    layout10,
+                                );
+                                if let Some(cleanup) = _cleanup10 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec10.into_iter().enumerate() {
+                                    let base = result10
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let super::super::super::super::polliwog::plugin::types::Extra {
+                                            key: key7,
+                                            value: value7,
+                                        } = e;
+                                        let vec8 = (key7.into_bytes()).into_boxed_slice();
+                                        let ptr8 = vec8.as_ptr().cast::<u8>();
+                                        let len8 = vec8.len();
+                                        ::core::mem::forget(vec8);
+                                        *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len8;
+                                        *base.add(0).cast::<*mut u8>() = ptr8.cast_mut();
+                                        let vec9 = (value7.into_bytes()).into_boxed_slice();
+                                        let ptr9 = vec9.as_ptr().cast::<u8>();
+                                        let len9 = vec9.len();
+                                        ::core::mem::forget(vec9);
+                                        *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len9;
+                                        *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr9.cast_mut();
+                                    }
+                                }
+                                *ptr2
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>() = len10;
+                                *ptr2
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>() = result10;
+                            }
+                        };
+                        ptr2
+                    }
+                }
+                #[doc(hidden)]
+                #[allow(non_snake_case)]
+                pub unsafe fn __post_return_migrate_settings<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        let l0 = i32::from(*arg0.add(0).cast::<u8>());
+                        match l0 {
+                            0 => {
+                                let l1 = *arg0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l2 = *arg0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l1, l2, 1);
+                            }
+                            _ => {
+                                let l3 = i32::from(
+                                    *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                match l3 {
+                                    0 => {}
+                                    _ => {
+                                        let l4 = *arg0
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l5 = *arg0
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l4, l5, 1);
+                                    }
+                                }
+                                let l6 = *arg0
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l7 = *arg0
+                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                _rt::cabi_dealloc(l6, l7, 1);
+                                let l8 = *arg0
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l9 = *arg0
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base14 = l8;
+                                let len14 = l9;
+                                for i in 0..len14 {
+                                    let base = base14
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    {
+                                        let l10 = *base.add(0).cast::<*mut u8>();
+                                        let l11 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l10, l11, 1);
+                                        let l12 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l13 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        _rt::cabi_dealloc(l12, l13, 1);
+                                    }
+                                }
+                                _rt::cabi_dealloc(
+                                    base14,
+                                    len14 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                            }
+                        }
+                    }
+                }
                 pub trait Guest {
                     /// Returns the plugin's description. Called when the plugin is loaded.
                     #[allow(async_fn_in_trait)]
@@ -4296,6 +4509,18 @@ pub mod exports {
                     /// the first 20.
                     #[allow(async_fn_in_trait)]
                     fn check_settings(settings: Json) -> _rt::Vec<SettingsProblem>;
+                    /// Converts settings of version `version`, which is lower than `descriptor.settings-version`, to that version: a JSON
+                    /// object of at most 64 KiB. Fails if they have no equivalent, so that an operator must change them.
+                    ///
+                    /// The host calls it for settings that `descriptor.settings-schema` does not accept, and for those to which the operator
+                    /// gave a lower version (`settings_version`). Without that, their version is the one of the plugin that accepted the same
+                    /// settings last, else 1. The host checks the result as if an operator had written it. It never changes the
+                    /// configuration; `polliwog check` prints the converted settings.
+                    #[allow(async_fn_in_trait)]
+                    fn migrate_settings(
+                        version: u32,
+                        settings: Json,
+                    ) -> ::core::result::Result<Json, SettingsProblem>;
                 }
                 #[doc(hidden)]
                 #[macro_export]
@@ -4317,7 +4542,17 @@ pub mod exports {
                         "cabi_post_polliwog:plugin/definition@0.1.0#check-settings")]
                         unsafe extern "C" fn _post_return_check_settings(arg0 : * mut
                         u8,) { unsafe { $($path_to_types)*::
-                        __post_return_check_settings::<$ty > (arg0) } } };
+                        __post_return_check_settings::<$ty > (arg0) } } #[unsafe
+                        (export_name =
+                        "polliwog:plugin/definition@0.1.0#migrate-settings")] unsafe
+                        extern "C" fn export_migrate_settings(arg0 : i32, arg1 : * mut
+                        u8, arg2 : usize,) -> * mut u8 { unsafe { $($path_to_types)*::
+                        _export_migrate_settings_cabi::<$ty > (arg0, arg1, arg2) } }
+                        #[unsafe (export_name =
+                        "cabi_post_polliwog:plugin/definition@0.1.0#migrate-settings")]
+                        unsafe extern "C" fn _post_return_migrate_settings(arg0 : * mut
+                        u8,) { unsafe { $($path_to_types)*::
+                        __post_return_migrate_settings::<$ty > (arg0) } } };
                     };
                 }
                 #[doc(hidden)]
@@ -4327,11 +4562,11 @@ pub mod exports {
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 8 + 23 * ::core::mem::size_of::<*const u8>()],
+                    >; 8 + 24 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
                     [::core::mem::MaybeUninit::uninit(); 8
-                        + 23 * ::core::mem::size_of::<*const u8>()],
+                        + 24 * ::core::mem::size_of::<*const u8>()],
                 );
             }
             /// The role of a plugin that sends notifications of alerts to one kind of receiver. The host decides which alerts are
@@ -10012,9 +10247,9 @@ macro_rules! __export_exports_definition_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-definition:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1004] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1073] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe3\x06\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xa8\x07\x01A\x02\x01\
 A\x06\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
 r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
 \0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
@@ -10023,19 +10258,21 @@ status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\
 anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
 \x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
 ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
-iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x04json\x02\x03\0\0\x05extra\x01B\x14\x02\
+iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x04json\x02\x03\0\0\x05extra\x01B\x17\x02\
 \x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\0\x05extra\x03\0\x02\
 \x01ks\x01p\x03\x01r\x08\x04names\x0bdescriptions\x08required\x7f\x0bprivate-key\
 \x7f\x07pattern\x04\x04hint\x04\x07example\x04\x05extra\x05\x04\0\x0bsecret-spec\
-\x03\0\x06\x01ps\x01p\x07\x01ky\x01r\x0c\x04kinds\x05titles\x07versions\x07summa\
-rys\x08homepage\x04\x07license\x04\x07schemes\x08\x0fsettings-schema\x01\x07secr\
-ets\x09\x13default-interval-ms\x0a\x12default-timeout-msy\x05extra\x05\x04\0\x0a\
-descriptor\x03\0\x0b\x01r\x03\x07setting\x04\x07messages\x05extra\x05\x04\0\x10s\
-ettings-problem\x03\0\x0d\x01@\0\0\x0c\x04\0\x08describe\x01\x0f\x01p\x0e\x01@\x01\
-\x08settings\x01\0\x10\x04\0\x0echeck-settings\x01\x11\x04\0\x20polliwog:plugin/\
-definition@0.1.0\x05\x03\x04\0\x1fpolliwog:sdk/exports-definition\x04\0\x0b\x18\x01\
-\0\x12exports-definition\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-\
-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x03\0\x06\x01ps\x01p\x07\x01ky\x01r\x0d\x04kinds\x05titles\x07versions\x07summa\
+rys\x08homepage\x04\x07license\x04\x07schemes\x08\x0fsettings-schema\x01\x10sett\
+ings-versiony\x07secrets\x09\x13default-interval-ms\x0a\x12default-timeout-msy\x05\
+extra\x05\x04\0\x0adescriptor\x03\0\x0b\x01r\x03\x07setting\x04\x07messages\x05e\
+xtra\x05\x04\0\x10settings-problem\x03\0\x0d\x01@\0\0\x0c\x04\0\x08describe\x01\x0f\
+\x01p\x0e\x01@\x01\x08settings\x01\0\x10\x04\0\x0echeck-settings\x01\x11\x01j\x01\
+\x01\x01\x0e\x01@\x02\x07versiony\x08settings\x01\0\x12\x04\0\x10migrate-setting\
+s\x01\x13\x04\0\x20polliwog:plugin/definition@0.1.0\x05\x03\x04\0\x1fpolliwog:sd\
+k/exports-definition\x04\0\x0b\x18\x01\0\x12exports-definition\x03\0\0\0G\x09pro\
+ducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x06\
+0.61.1";
         };
     };
 }

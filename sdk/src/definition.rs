@@ -2,6 +2,7 @@
 
 use crate::{CallError, Endpoint, Guide, Member, SecretSpec, SettingsProblem};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fmt;
 
 impl SecretSpec {
@@ -145,4 +146,14 @@ pub(crate) fn checked<T: DeserializeOwned>(
         Ok(settings) => check(&settings),
         Err(error) => vec![SettingsProblem::of_all(error.to_string())],
     }
+}
+
+/// Converts settings of an earlier version.
+pub(crate) fn migrated(
+    version: u32,
+    settings: &str,
+    migrate: impl FnOnce(u32, Value) -> Result<Value, SettingsProblem>,
+) -> Result<String, SettingsProblem> {
+    let settings = serde_json::from_str(settings).map_err(|error| SettingsProblem::of_all(error.to_string()))?;
+    migrate(version, settings).map(|settings| settings.to_string())
 }

@@ -2,13 +2,14 @@
 
 use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
 use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
-use crate::definition::{checked, settings_of};
+use crate::definition::{checked, migrated, settings_of};
 use crate::http::Response;
 use crate::{
     Alert, CallError, DeliveryRules, Descriptor, Endpoint, Failure, Notification, SecretSpec, SettingsProblem, Status,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::marker::PhantomData;
 
 /// A plugin that sends notifications: its description, its settings, and one attempt.
@@ -17,6 +18,8 @@ pub trait Notifier {
     type Settings: DeserializeOwned + JsonSchema;
     /// The description of this plugin.
     const INFO: NotifierInfo;
+    /// The version of the shape of the settings. See [`Poller::SETTINGS_VERSION`](crate::Poller::SETTINGS_VERSION).
+    const SETTINGS_VERSION: u32 = 1;
 
     /// Returns the secrets that an operator can configure.
     fn secrets() -> Vec<SecretSpec> {
@@ -27,6 +30,15 @@ pub trait Notifier {
     fn check(settings: &Self::Settings) -> Vec<SettingsProblem> {
         let _ = settings;
         Vec::new()
+    }
+
+    /// Converts settings of an earlier version to [`SETTINGS_VERSION`](Self::SETTINGS_VERSION).
+    ///
+    /// # Errors
+    /// If they have no equivalent, so that an operator must change them.
+    fn migrate(version: u32, settings: Value) -> Result<Value, SettingsProblem> {
+        let _ = settings;
+        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write them anew")))
     }
 
     /// Sends one notification. Each attempt runs in its own instance.
@@ -90,6 +102,7 @@ impl<N: Notifier> DefinitionGuest for ExportedNotifier<N> {
             license: license.map(str::to_owned),
             schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
             settings_schema: schemars::schema_for!(N::Settings).as_value().to_string(),
+            settings_version: N::SETTINGS_VERSION,
             secrets: N::secrets(),
             default_interval_ms: None,
             default_timeout_ms,
@@ -99,6 +112,10 @@ impl<N: Notifier> DefinitionGuest for ExportedNotifier<N> {
 
     fn check_settings(settings: String) -> Vec<SettingsProblem> {
         checked(&settings, N::check)
+    }
+
+    fn migrate_settings(version: u32, settings: String) -> Result<String, SettingsProblem> {
+        migrated(version, &settings, N::migrate)
     }
 }
 

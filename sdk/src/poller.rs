@@ -3,11 +3,12 @@
 use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
 use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
 use crate::bindings::exports::polliwog::plugin::setup::Guest as SetupGuest;
-use crate::definition::{checked, settings_of};
+use crate::definition::{checked, migrated, settings_of};
 use crate::{CallError, Descriptor, Endpoint, Guide, Member, Report, SecretSpec, SettingsProblem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::marker::PhantomData;
 
 /// A plugin: its description, its settings, and one poll.
@@ -16,6 +17,9 @@ pub trait Poller {
     type Settings: DeserializeOwned + JsonSchema;
     /// The description of this plugin.
     const INFO: Info;
+    /// The version of the shape of the settings. A plugin with other settings than its last version has a higher one, and
+    /// converts earlier settings with [`migrate`](Self::migrate).
+    const SETTINGS_VERSION: u32 = 1;
 
     /// Returns the secrets that an operator can configure.
     fn secrets() -> Vec<SecretSpec> {
@@ -26,6 +30,15 @@ pub trait Poller {
     fn check(settings: &Self::Settings) -> Vec<SettingsProblem> {
         let _ = settings;
         Vec::new()
+    }
+
+    /// Converts settings of an earlier version to [`SETTINGS_VERSION`](Self::SETTINGS_VERSION).
+    ///
+    /// # Errors
+    /// If they have no equivalent, so that an operator must change them.
+    fn migrate(version: u32, settings: Value) -> Result<Value, SettingsProblem> {
+        let _ = settings;
+        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write them anew")))
     }
 
     /// Polls the target once. Each poll runs in its own instance.
@@ -130,6 +143,7 @@ impl<P: Poller> DefinitionGuest for Exported<P> {
             license: license.map(str::to_owned),
             schemes: schemes.iter().map(|&scheme| scheme.to_owned()).collect(),
             settings_schema: schemars::schema_for!(P::Settings).as_value().to_string(),
+            settings_version: P::SETTINGS_VERSION,
             secrets: P::secrets(),
             default_interval_ms: Some(default_interval_ms),
             default_timeout_ms,
@@ -139,6 +153,10 @@ impl<P: Poller> DefinitionGuest for Exported<P> {
 
     fn check_settings(settings: String) -> Vec<SettingsProblem> {
         checked(&settings, P::check)
+    }
+
+    fn migrate_settings(version: u32, settings: String) -> Result<String, SettingsProblem> {
+        migrated(version, &settings, P::migrate)
     }
 }
 

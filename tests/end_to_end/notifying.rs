@@ -295,7 +295,8 @@ fn alerts_that_were_taken_or_refused_are_not_sent_again_after_a_kill() {
         "[[channel]]\nname = \"ops\"\nkind = \"pagerduty\"\nurl = \"{}\"\nsecrets = {{ routing_key = {key} }}\n",
         receiver.url("/")
     );
-    let config = config(&server, &channel);
+    // All alerts are in one notification.
+    let config = config(&server, &channel).replace("group_wait = \"0s\"", "group_wait = \"1s\"");
     let host = Host::start(&folder, &config);
     until("the third alert is received", || receiver.all().len(), |count| *count == 3);
     host.kill();

@@ -9,8 +9,15 @@ use tests::wat;
 
 /// Builds a plugin whose targets may have one setting, a text.
 fn with_setting(kind: &str, version: &str, setting: &str) -> Vec<u8> {
-    /// The address of the schema.
+    with_version(kind, version, setting, 1, "{}")
+}
+
+/// Builds a plugin whose targets may have one setting, a text. Its settings have a version; earlier ones are converted to
+/// `migrated`.
+fn with_version(kind: &str, version: &str, setting: &str, settings_version: u32, migrated: &str) -> Vec<u8> {
+    /// The addresses of the schema and of the converted settings.
     const SCHEMA: u32 = 16_384;
+    const MIGRATED: u32 = 20_480;
     let schema = json!({
         "type": "object", "properties": { setting: { "type": "string" } }, "additionalProperties": false
     });
@@ -20,10 +27,19 @@ fn with_setting(kind: &str, version: &str, setting: &str) -> Vec<u8> {
     let text = format!(
         "(func $poll (type $poll) i32.const {})
         (data (i32.const {}) \"{address}{length}\")
-        (data (i32.const {SCHEMA}) \"{}\")",
+        (data (i32.const {SCHEMA}) \"{}\")
+        (data (i32.const {}) \"{}\")
+        (data (i32.const {}) \"{}{}\")
+        (data (i32.const {MIGRATED}) \"{}\")",
         wat::DEPENDENCY,
         wat::SCHEMA,
-        schema.replace('"', "\\22")
+        schema.replace('"', "\\22"),
+        wat::SETTINGS_VERSION,
+        bytes(settings_version),
+        wat::MIGRATED + 4,
+        bytes(MIGRATED),
+        bytes(u32::try_from(migrated.len()).unwrap()),
+        migrated.replace('"', "\\22"),
     );
     wat::plugin(kind, version, &text)
 }
@@ -103,4 +119,59 @@ fn a_version_with_renamed_settings_can_come_after_the_configuration() {
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &config("branch = \"main\""));
     assert_eq!((version(&host, "one").as_deref(), problems(&host).len()), (Some("2.0.0"), 0));
+}
+
+#[test]
+fn settings_of_an_earlier_version_are_converted_and_their_version_is_remembered() {
+    let ((_keep, folder), server) = (folder(), Server::start(vec![("/", always(ok("")))]));
+    let plugins = plugin_folder(&folder);
+    let url = server.url("/");
+    let config = |settings: &str| format!("{}{settings}", target("one", "one", &url));
+    let place = |bytes: Vec<u8>| fs::write(plugins.join("one.wasm"), bytes).unwrap();
+    place(with_setting("one", "1.0.0", "ref"));
+    let first = config("[target.settings]\nref = \"main\"\n");
+    let host = Host::start(&folder, &first);
+    until_version(&host, "one", Some("1.0.0"));
+    until_polled(&host, "one");
+    // The second version renames the setting.
+    place(with_version("one", "2.0.0", "branch", 2, r#"{"branch":"main"}"#));
+    until_version(&host, "one", Some("2.0.0"));
+    let before = host.target("one")["lastPolled"].clone();
+    until("it is polled with converted settings", || host.target("one"), |target| target["lastPolled"] != before);
+    assert_eq!(problems(&host), Vec::<String>::new());
+    let converted = "are of version 1, and are converted to version 2 of kind one";
+    until("the log says it", || host.log.lock().unwrap().clone(), |log| log.contains(converted));
+    let (code, said, _) = output(&folder, &["check", "--data-dir", "data"]);
+    assert!(code == 0 && said.contains(converted) && said.contains("[target.settings]\nbranch = \"main\""), "{said}");
+    // The operator writes the new settings: they are of version 2, and that is remembered.
+    Host::configure(&folder, &config("[target.settings]\nbranch = \"main\"\n"));
+    let check = || output(&folder, &["check", "--data-dir", "data"]).1;
+    until("nothing is converted", check, |said| !said.contains("converted"));
+    until(
+        "the version is known",
+        || fs::read_to_string(folder.join("data/settings-versions.json")).unwrap_or_default(),
+        |file| file.contains(": 2"),
+    );
+    assert_eq!(host.terminate(), 0);
+    // A third version comes while no host runs. Its conversion of version 1 would be another one.
+    place(with_version("one", "3.0.0", "head", 3, r#"{"head":"main"}"#));
+    let host = Host::start(&folder, &config("[target.settings]\nbranch = \"main\"\n"));
+    let converted = "are of version 2, and are converted to version 3 of kind one";
+    until("the log says it", || host.log.lock().unwrap().clone(), |log| log.contains(converted));
+    assert_eq!(version(&host, "one").as_deref(), Some("3.0.0"));
+    assert_eq!(host.terminate(), 0);
+    // Nonsense, a later version than the plugin's, and a written version.
+    place(with_version("one", "4.0.0", "head", 3, "[]"));
+    let said = |settings: &str| {
+        fs::write(folder.join("polliwog.toml"), config(settings)).unwrap();
+        output(&folder, &["check", "--data-dir", "data"]).1
+    };
+    let nonsense = said("[target.settings]\nbranch = \"main\"\n");
+    assert!(nonsense.contains("unknown key \"branch\"") && nonsense.contains("returned no JSON object"), "{nonsense}");
+    let later = said("settings_version = 4\n[target.settings]\nhead = \"main\"\n");
+    assert!(later.contains("they are of version 4, and this version of the plugin knows version 3"), "{later}");
+    let written = said("settings_version = 3\n[target.settings]\nhead = \"main\"\n");
+    assert!(written.contains("all is well"), "{written}");
+    let zero = said("settings_version = 0\n");
+    assert!(zero.contains("settings_version: use the number of a version, from 1"), "{zero}");
 }

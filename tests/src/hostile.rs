@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use expected::Expect;
 use model::{AlertEvent, AlertProgress, Notification, NotifiedAlert, Outcome, Status, Subject, TargetId, Timestamp};
-use sandbox::{Attempt, Collected, Compiler, Done, Job, Limits, Plugin, Role, Sandbox, Target};
+use sandbox::{Attempt, Collected, Compiler, Done, Job, Limits, Plugin, Role, Sandbox, SettingsVersion, Target};
 use secrecy::SecretString;
 use std::convert::identity;
 use std::num::NonZeroUsize;
@@ -133,8 +133,10 @@ impl World {
             }
         };
         let began = Instant::now();
-        let problems = match self.sandbox.check_settings(&plugin, &serde_json::json!({})).await {
-            Ok(problems) => problems.into_iter().map(|problem| problem.message).collect(),
+        let (settings, version) = (serde_json::json!({}), SettingsVersion::Written(1));
+        let problems = match self.sandbox.accept_settings(&plugin, &settings, version).await {
+            Ok(Ok(_)) => Vec::new(),
+            Ok(Err(problems)) => problems.into_iter().map(|problem| problem.message).collect(),
             Err(why) => vec![why],
         };
         let took = began.elapsed();

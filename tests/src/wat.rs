@@ -2,7 +2,7 @@
 //! creates while it runs.
 //!
 //! A text defines the unusual fields of a module; defaults are added for all others. It may define the functions
-//! `$describe`, `$check`, `$poll` and `$realloc` (with the types of the same names). It may use `$memory`, which has an
+//! `$describe`, `$check`, `$migrate`, `$poll` and `$realloc` (with the types of the same names). It may use `$memory`, which has an
 //! empty report of `poll` at [`REPORT`] and a report with one dependency at [`DEPENDENCY`]. Data segments of the text
 //! may overwrite their fields, because they come after the defaults.
 
@@ -15,6 +15,10 @@ use wit_parser::Resolve;
 pub const DESCRIPTOR: u32 = 1024;
 /// The address of the place of the schema in the descriptor: its address and its length.
 pub const SCHEMA: u32 = DESCRIPTOR + 64;
+/// The address of the version of the settings in the descriptor.
+pub const SETTINGS_VERSION: u32 = SCHEMA + 8;
+/// The address of a result of `migrate-settings`: that it is one, and the address and the length of an empty object.
+pub const MIGRATED: u32 = 5120;
 /// The address of a valid result of `poll` without dependencies.
 pub const REPORT: u32 = 4096;
 /// The address of a result of `poll` with one dependency. The dependency itself is 64 bytes later.
@@ -72,6 +76,7 @@ fn module(kind: &str, version: &str, text: &str) -> String {
         module,
         "(type $describe (func (result i32)))
         (type $check (func (param i32 i32) (result i32)))
+        (type $migrate (func (param i32 i32 i32) (result i32)))
         (type $poll (func (param i32) (result i32)))
         (type $realloc (func (param i32 i32 i32 i32) (result i32)))"
     );
@@ -79,6 +84,7 @@ fn module(kind: &str, version: &str, text: &str) -> String {
         ("(memory $memory", "(memory $memory 4)".to_owned()),
         ("(func $describe", format!("(func $describe (type $describe) i32.const {DESCRIPTOR})")),
         ("(func $check", format!("(func $check (type $check) i32.const {REPORT})")),
+        ("(func $migrate", format!("(func $migrate (type $migrate) i32.const {MIGRATED})")),
         ("(func $poll", format!("(func $poll (type $poll) i32.const {REPORT})")),
         ("(func $realloc", realloc()),
     ] {
@@ -91,6 +97,7 @@ fn module(kind: &str, version: &str, text: &str) -> String {
         module,
         "(export \"memory\" (memory $memory)) (export \"cabi_realloc\" (func $realloc))
         (export \"{definition}describe\" (func $describe)) (export \"{definition}check-settings\" (func $check))
+        (export \"{definition}migrate-settings\" (func $migrate))
         (export \"{poller}poll\" (func $poll))"
     );
     module.push_str(&data(kind, version));
@@ -130,6 +137,7 @@ fn data(kind: &str, version: &str) -> String {
         // No homepage, licence and schemes.
         vec![0; 12 + 12 + 8],
         text(schema),
+        1_u32.to_le_bytes().to_vec(),
         // No secrets.
         vec![0; 8],
         [1, 30_000, 10_000].map(u32::to_le_bytes).concat(),
@@ -140,8 +148,11 @@ fn data(kind: &str, version: &str) -> String {
     let dependency = DEPENDENCY + 64;
     let report = [0_u32.to_le_bytes(), dependency.to_le_bytes(), 1_u32.to_le_bytes()].concat();
     let name = text("dependency");
+    let migrated = [0_u32.to_le_bytes().to_vec(), text("{}")].concat();
     let mut data = String::new();
-    for (at, bytes) in [(DESCRIPTOR, descriptor), (DEPENDENCY, report), (dependency, name), (TEXTS, texts)] {
+    for (at, bytes) in
+        [(DESCRIPTOR, descriptor), (DEPENDENCY, report), (dependency, name), (MIGRATED, migrated), (TEXTS, texts)]
+    {
         let escaped = bytes.iter().fold(String::new(), |mut escaped, byte| {
             let _ = write!(escaped, "\\{byte:02x}");
             escaped

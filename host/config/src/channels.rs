@@ -4,7 +4,7 @@ use crate::alerts::{matchers, report_count};
 use crate::reader::{Notes, Section, suggestion, text, words};
 use crate::target_config::TargetConfig;
 use crate::target_parts::{secrets, tls};
-use crate::targets::{TIMEOUT, note_references, settings};
+use crate::targets::{PluginSettings, TIMEOUT, note_references, settings};
 use crate::value::{Entry, Node, Value, parse_duration};
 use egress::Origin;
 use model::{Kind, TargetId};
@@ -82,7 +82,7 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
     if timeout.is_some_and(|timeout| timeout < TIMEOUT.0 || timeout > TIMEOUT.1) {
         notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
     }
-    let (settings, setting_lines) = settings(&section, entries);
+    let PluginSettings { settings, settings_version, setting_lines } = settings(&section, entries);
     let line = section.line("name");
     section.finish();
     let channel = TargetConfig::new(name?, kind?, url?.0);
@@ -92,6 +92,7 @@ fn channel(notes: &Notes<'_>, line: usize, entries: &[Entry]) -> Option<TargetCo
         secrets,
         short_secrets,
         settings,
+        settings_version,
         line,
         setting_lines,
         is_channel: true,

@@ -48,7 +48,7 @@ pub use shared_secret::SharedSecret;
 pub use target_config::{
     AlsoConfig, CHANGEABLE, Difference, SecretPermissions, SecretSource, TargetConfig, TlsConfig, setting,
 };
-pub use value::{parse_duration, show_duration};
+pub use value::{parse_duration, show_duration, toml_of};
 pub use warnings::{unmet, warnings};
 pub use written::{Environment, Extra, Invalid, Written};
 

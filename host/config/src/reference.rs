@@ -32,6 +32,11 @@ fn key(name: &'static str, form: &'static str, default: impl ToString, meaning: 
     Key { name, form, default: default.to_string(), meaning }
 }
 
+fn settings_version() -> Key {
+    let default = "that of the plugin that accepted them last, or 1";
+    key("settings_version", "number", default, "The version of its kind's settings that they are written for.")
+}
+
 fn server() -> Section {
     let keys = vec![
         key("listen", "address:port", "127.0.0.1:7411", "Where pages and API listen."),
@@ -176,6 +181,7 @@ fn channel() -> Section {
         ),
         key("timeout", "duration", "15s; 30s for `email`", "The time limit of one attempt."),
         key("settings", "table", "", "Settings of its kind."),
+        settings_version(),
     ];
     let meaning = "Where notifications go. See [channels](channels.md).";
     Section { heading: "[[channel]]", variable: None, meaning, keys }
@@ -308,6 +314,7 @@ fn target() -> Section {
             "What it needs: an alert there explains the alerts of this target.",
         ),
         key("settings", "table", "", "Settings of its kind: see the page of the kind."),
+        settings_version(),
     ];
     Section { heading: "[[target]]", variable: None, meaning: "One target.", keys }
 }

@@ -67,6 +67,8 @@ pub struct TargetConfig {
     pub alerts: TargetAlerts,
     /// The settings of the plugin, as its schema defines them.
     pub settings: serde_json::Value,
+    /// The version of the plugin's settings that they are written for; `None` if it is not written.
+    pub settings_version: Option<u32>,
     /// The source of the definition.
     pub source: TargetSource,
     /// The networks that its requests may reach.
@@ -139,6 +141,7 @@ impl TargetConfig {
             labels: BTreeMap::new(),
             alerts: TargetAlerts::default(),
             settings: serde_json::json!({}),
+            settings_version: None,
             source: TargetSource::File,
             reach: Reach::Everywhere,
             set_by: [SettingSource::Default, SettingSource::Default, SettingSource::Default],
@@ -281,6 +284,7 @@ impl TargetConfig {
             labels,
             alerts,
             settings,
+            settings_version,
             source,
             reach,
             set_by: _,
@@ -294,7 +298,8 @@ impl TargetConfig {
             && (min_interval, max_interval, timeout) == (&other.min_interval, &other.max_interval, &other.timeout)
             && (secrets, short_secrets, permissions, labels)
                 == (&other.secrets, &other.short_secrets, &other.permissions, &other.labels)
-            && (alerts, settings, source, reach) == (&other.alerts, &other.settings, &other.source, &other.reach)
+            && (alerts, source, reach) == (&other.alerts, &other.source, &other.reach)
+            && (settings, settings_version) == (&other.settings, &other.settings_version)
             && *is_channel == other.is_channel;
         match (rest, schedule) {
             (true, true) => Difference::None,

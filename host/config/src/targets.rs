@@ -87,7 +87,7 @@ pub(crate) fn target(
         target_secrets(notes, &section, permitted, (kind.as_ref(), &places().collect::<Vec<_>>()));
     let permissions = permissions(notes, &section, permitted);
     let (labels, alerts) = (section.get("labels", labels).unwrap_or_default(), target_alerts(&section));
-    let (settings, setting_lines) = settings(&section, entries);
+    let PluginSettings { settings, settings_version, setting_lines } = settings(&section, entries);
     let shown = section.text("name");
     let line = section.line("id");
     section.finish();
@@ -111,6 +111,7 @@ pub(crate) fn target(
         labels,
         alerts,
         settings,
+        settings_version,
         source,
         reach,
         set_by,
@@ -193,8 +194,16 @@ fn sources(
     (source, reach, CHANGEABLE.map(|key| if has(key) { own.clone() } else { SettingSource::Default }))
 }
 
-/// Returns the plugin settings of a target and the line of each.
-pub(crate) fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json::Value, Vec<(String, usize)>) {
+/// The settings of a plugin, as an operator wrote them.
+pub(crate) struct PluginSettings {
+    pub settings: serde_json::Value,
+    pub settings_version: Option<u32>,
+    /// The line of each setting, by path.
+    pub setting_lines: Vec<(String, usize)>,
+}
+
+/// Reads the plugin settings of a target or channel.
+pub(crate) fn settings(section: &Section<'_>, entries: &[Entry]) -> PluginSettings {
     let settings = section.get("settings", |value| match value {
         Value::Table(_) => Ok(value.to_json()),
         other => Err(format!("this is {}, but should be a table: [target.settings]", other.kind())),
@@ -203,7 +212,15 @@ pub(crate) fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json:
         Some(Entry { node: Node { value: Value::Table(entries), .. }, .. }) => lines_of(entries, ""),
         _ => Vec::new(),
     };
-    (settings.unwrap_or_else(|| serde_json::json!({})), lines)
+    let settings_version = section.get("settings_version", |value| {
+        let version = u32::try_from(count(value)?).ok().filter(|version| *version > 0);
+        version.ok_or_else(|| "use the number of a version, from 1".to_owned())
+    });
+    PluginSettings {
+        settings: settings.unwrap_or_else(|| serde_json::json!({})),
+        settings_version,
+        setting_lines: lines,
+    }
 }
 
 /// Returns the URL of a target whose own is missing or invalid. It is never requested: that problem prevents a start.

@@ -1,11 +1,11 @@
 //! Finds the problems of a configuration whose plugins are loaded. Nothing is sent.
 
 use crate::clock::Clock;
-use crate::prepare::prepare_all;
+use crate::prepare::{All, Converted, prepare_all};
 use crate::sample::test_notification;
 use crate::target::{RuntimeTarget, collector_access};
 use catalog::{PluginSet, Served};
-use config::{Config, Problem, TargetConfig, suggestion, unmet, warnings};
+use config::{Config, Problem, TargetConfig, suggestion, toml_of, unmet, warnings};
 use egress::{ErrorClass, Player, Seen, Tape};
 use model::{Failure, FailureCategory, Kind, Outcome, Timestamp};
 use sandbox::{Attempt, Collected, Plugin, Sandbox};
@@ -29,7 +29,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
-    let (targets, channels, found) = prepare_all(config, sandbox, plugins).await;
+    let All { targets, channels, problems: found, converted } = prepare_all(config, sandbox, plugins).await;
     problems.extend(found);
     if let Some(otlp) = &config.otlp {
         let place = format!("{}:{}", config.file, otlp.collector.line);
@@ -70,8 +70,17 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
             config.plugin_dir.display()
         ),
     });
-    let (warnings, unserved) = (idle.chain(warnings(config)).collect(), unserved.collect());
+    let converted = converted.iter().map(|converted| of_conversion(&config.file, converted));
+    let (warnings, unserved) = (idle.chain(warnings(config)).chain(converted).collect(), unserved.collect());
     Findings { problems, warnings, unserved, unmet: unmet(config) }
+}
+
+/// Says how an operator can write converted settings.
+fn of_conversion(file: &str, converted: &Converted) -> Problem {
+    let place = format!("{file}:{}", converted.target.line_of(None));
+    let table = format!("[{}.settings]", converted.target.noun());
+    let message = format!("{}; write them as\n{table}\n{}", converted.sentence(), toml_of(&converted.settings));
+    Problem { place, message }
 }
 
 /// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers

@@ -1,10 +1,11 @@
 //! Preparing the targets of a configuration, and comparing them with those that run.
 
+use crate::settings_versions::SettingsVersions;
 use crate::target::{RuntimeTarget, email_settings, runtime_target};
 use catalog::{BUILT_IN, PluginSet, Served};
 use config::{Config, Difference, Limits, Problem, TargetConfig};
 use model::{Kind, TargetId, TargetSource};
-use sandbox::{Role, Sandbox, SettingsProblem};
+use sandbox::{AcceptedSettings, Role, Sandbox, SettingsProblem, SettingsVersion};
 use scheduler::Change;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -38,6 +39,17 @@ impl Files {
     }
 }
 
+impl Converted {
+    /// Says what was converted.
+    pub(crate) fn sentence(&self) -> String {
+        let ((written, current), TargetConfig { id, kind, .. }) = (self.versions, &*self.target);
+        let noun = self.target.noun();
+        format!(
+            "{noun} {id:?}: its settings are of version {written}, and are converted to version {current} of kind {kind}"
+        )
+    }
+}
+
 /// The input of [`prepare`].
 #[derive(Clone, Copy)]
 pub(crate) struct Preparation<'a> {
@@ -60,6 +72,18 @@ pub struct Prepared {
     pub removed: Vec<TargetId>,
     /// Targets made through the API that cannot be prepared, with all reasons. They are not in the other lists.
     pub unfit: BTreeMap<TargetId, String>,
+    /// Settings that were written for an earlier version of a plugin.
+    pub(crate) converted: Vec<Converted>,
+}
+
+/// Settings that were written for an earlier version of a plugin, and converted.
+#[derive(Clone, Debug)]
+pub(crate) struct Converted {
+    pub target: Arc<TargetConfig>,
+    /// The version that they were written for, and the present one.
+    pub versions: (u32, u32),
+    /// The converted settings.
+    pub settings: serde_json::Value,
 }
 
 /// The values that all targets of a kind share.
@@ -70,19 +94,24 @@ struct OfKind<'a> {
     unable: bool,
 }
 
-/// Prepares the valid targets and channels of a configuration that does not run. Returns them, and every problem of the
-/// others.
-pub(crate) async fn prepare_all(
-    config: &Config,
-    sandbox: &Sandbox,
-    plugins: &PluginSet,
-) -> (Targets, Targets, Vec<Problem>) {
+/// A prepared configuration that does not run.
+pub(crate) struct All {
+    pub targets: Targets,
+    pub channels: Targets,
+    /// Every problem of targets and channels that are in neither.
+    pub problems: Vec<Problem>,
+    pub converted: Vec<Converted>,
+}
+
+/// Prepares the valid targets and channels of a configuration that does not run.
+pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> All {
     let (before, files) = (&Targets::new(), &Files::All);
     let of = Preparation { config, sandbox, plugins, before, files };
     let (prepared, mut problems) = prepare_valid(of, &config.targets).await;
     let (channels, found) = prepare_valid(of, &config.channels).await;
     problems.extend(found);
-    (prepared.targets, channels.targets, problems)
+    let converted = prepared.converted.into_iter().chain(channels.converted).collect();
+    All { targets: prepared.targets, channels: channels.targets, problems, converted }
 }
 
 /// Prepares every target. Targets that did not change stay the same `Arc`.
@@ -107,7 +136,7 @@ fn result((prepared, problems): (Prepared, Vec<Problem>)) -> Result<Prepared, Ve
 
 async fn prepare_valid<'a>(of: Preparation<'a>, all: &'a [Arc<TargetConfig>]) -> (Prepared, Vec<Problem>) {
     let mut kinds: HashMap<&Kind, OfKind<'_>> = HashMap::new();
-    let mut checked: HashMap<(&Kind, String), Vec<SettingsProblem>> = HashMap::new();
+    let mut checked = Checked { versions: SettingsVersions::read(&of.config.data_dir), known: HashMap::new() };
     let (mut prepared, mut problems) = (Prepared::default(), Vec::new());
     for written in all {
         let kind = kinds.entry(&written.kind).or_insert_with(|| OfKind {
@@ -120,14 +149,19 @@ async fn prepare_valid<'a>(of: Preparation<'a>, all: &'a [Arc<TargetConfig>]) ->
         let target = match kept {
             Some(kept) => Ok(kept),
             None => {
-                let renewed = renew(written, kind, before);
-                let found = settings_problems(of, written, kind, &mut checked).await;
-                match renewed {
-                    Ok(target) if found.is_empty() => Ok(target),
-                    renewed => {
+                let settings = accepted_settings(of, written, kind, &mut checked).await;
+                let accepted = settings.as_ref().ok().and_then(Option::as_ref);
+                let renewed = renew(written, kind, before, accepted);
+                match (renewed, settings) {
+                    (Ok(target), Ok(accepted)) => {
+                        prepared.converted.extend(accepted.and_then(|accepted| converted(written, kind, &accepted)));
+                        Ok(target)
+                    }
+                    (renewed, settings) => {
                         let place = format!("{}:{}", of.config.file, written.line);
                         let problem = |why| Problem { place: place.clone(), message: named(why, kind.served) };
-                        Err(renewed.err().into_iter().flatten().map(problem).chain(found).collect::<Vec<_>>())
+                        let of_settings = settings.err().into_iter().flatten();
+                        Err(renewed.err().into_iter().flatten().map(problem).chain(of_settings).collect::<Vec<_>>())
                     }
                 }
             }
@@ -195,9 +229,14 @@ fn renew(
     written: &Arc<TargetConfig>,
     kind: &OfKind<'_>,
     before: Option<&Arc<RuntimeTarget>>,
+    settings: Option<&Arc<AcceptedSettings>>,
 ) -> Result<Arc<RuntimeTarget>, Vec<String>> {
     check_role(written, kind.served)?;
     let target = runtime_target(written, kind.served.map(|served| &served.plugin), kind.limits.clone())?;
+    let target = match settings {
+        Some(accepted) => target.with_settings(accepted),
+        None => target,
+    };
     Ok(match before {
         Some(before) if target.is_same(before) => before.clone(),
         Some(before) => Arc::new(target.succeeding(before)),
@@ -205,40 +244,61 @@ fn renew(
     })
 }
 
-/// Checks the target's settings with the plugin, or those of a channel to a mail server. Thousands of targets may have
-/// the same settings: these are checked once.
-async fn settings_problems<'a>(
+/// Settings that were checked already. Thousands of targets may have the same settings.
+struct Checked<'a> {
+    versions: SettingsVersions,
+    known: HashMap<(&'a Kind, SettingsVersion, String), Result<Arc<AcceptedSettings>, Vec<SettingsProblem>>>,
+}
+
+/// Checks the target's settings with the plugin, or those of a channel to a mail server. `None` if no plugin checks them.
+async fn accepted_settings<'a>(
     of: Preparation<'a>,
     written: &'a TargetConfig,
     kind: &mut OfKind<'_>,
-    checked: &mut HashMap<(&'a Kind, String), Vec<SettingsProblem>>,
-) -> Vec<Problem> {
+    checked: &mut Checked<'a>,
+) -> Result<Option<Arc<AcceptedSettings>>, Vec<Problem>> {
     let place = |setting: Option<&str>| format!("{}:{}", of.config.file, written.line_of(setting));
     let noun = format!("{} {:?}", written.noun(), written.id);
     if written.is_email() {
-        let found = email_settings(written).err().into_iter().flatten();
         let problem = |mail::Problem { setting, message }| Problem {
             place: place(setting),
             message: format!("{noun}: settings: {message}"),
         };
-        return found.map(problem).collect();
+        let found = email_settings(written).map(|_| None);
+        return found.map_err(|problems| problems.into_iter().map(problem).collect());
     }
-    let Some(served) = kind.served.filter(|_| !kind.unable) else { return Vec::new() };
-    let found = match checked.entry((&written.kind, written.settings.to_string())) {
+    let Some(served) = kind.served.filter(|_| !kind.unable) else { return Ok(None) };
+    let assumed = || checked.versions.assumed(&written.kind, &written.settings);
+    let version = written.settings_version.map_or_else(assumed, SettingsVersion::Written);
+    let found = match checked.known.entry((&written.kind, version, written.settings.to_string())) {
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(new) => {
-            let found = of.sandbox.check_settings(&served.plugin, &written.settings).await;
-            new.insert(found.unwrap_or_else(|why| {
-                kind.unable = true;
-                vec![SettingsProblem { setting: None, message: why }]
-            }))
+            let found = of.sandbox.accept_settings(&served.plugin, &written.settings, version).await;
+            new.insert(match found {
+                Ok(found) => found.map(Arc::new),
+                Err(why) => {
+                    kind.unable = true;
+                    Err(vec![SettingsProblem { setting: None, message: why }])
+                }
+            })
         }
     };
     let problem = |SettingsProblem { setting, message }: &SettingsProblem| {
         let message = named(format!("{noun}: settings: {message}"), Some(served));
         Problem { place: place(setting.as_deref()), message }
     };
-    found.iter().map(problem).collect()
+    found.as_ref().map(|accepted| Some(accepted.clone())).map_err(|problems| problems.iter().map(problem).collect())
+}
+
+/// The settings of a target if they were converted.
+fn converted(written: &Arc<TargetConfig>, kind: &OfKind<'_>, accepted: &AcceptedSettings) -> Option<Converted> {
+    let current = kind.served?.plugin.descriptor().settings_version;
+    let settings = accepted.settings.clone();
+    (accepted.version < current).then(|| Converted {
+        target: written.clone(),
+        versions: (accepted.version, current),
+        settings,
+    })
 }
 
 /// Names the plugin in a problem, unless it is built in.

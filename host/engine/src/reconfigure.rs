@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::{Message, Reconfigured};
 use crate::prepare::Files;
+use crate::settings_versions::SettingsVersions;
 use crate::target::warn_about;
 use catalog::PluginSet;
 use config::{Config, Document, Made, Overrides, Written, made_by, setting};
@@ -129,6 +130,9 @@ impl Reconfigurer {
     pub fn new(parts: Parts, initial: Initial) -> Self {
         let Parts { clock, validator, store, mailbox, metrics } = parts;
         let Initial { document, candidate, plugins, dormant } = initial;
+        note_converted(&candidate);
+        SettingsVersions::of([&candidate.prepared.targets, &candidate.channels.targets].into_iter())
+            .write(&candidate.config.data_dir);
         let running = Running::from(candidate);
         let started = running.config.clone();
         let state = State { document, running, problems: Vec::new(), waiting: None, dormant, started };
@@ -308,6 +312,11 @@ impl Reconfigurer {
         if !matches!(sent, Ok(true)) {
             return Err("the host is ending".to_owned());
         }
+        note_converted(&candidate);
+        let versions = SettingsVersions::of([&candidate.prepared.targets, &candidate.channels.targets].into_iter());
+        let data_dir = candidate.config.data_dir.clone();
+        // A host that ends meanwhile writes it at its next start.
+        let _ = tokio::task::spawn_blocking(move || versions.write(&data_dir)).await;
         state.running = Running::from(candidate);
         self.show(state);
         Ok(())
@@ -324,6 +333,13 @@ impl Reconfigurer {
                 self.store.writer().forget(id);
             }
         }
+    }
+}
+
+/// Logs which settings were written for an earlier version of a plugin.
+fn note_converted(candidate: &Candidate) {
+    for converted in candidate.prepared.converted.iter().chain(&candidate.channels.converted) {
+        tracing::warn!("{}: `polliwog check` prints them", converted.sentence());
     }
 }
 

@@ -6,7 +6,7 @@ use config::{Limits, OtlpConfig, TargetConfig};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
 use mail::{Account, PASSWORD, Settings};
 use model::{Outcome, TargetId, Timestamp};
-use sandbox::{Job, Plugin};
+use sandbox::{AcceptedSettings, Job, Plugin};
 use scheduler::{Change, TargetSpec};
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -41,6 +41,8 @@ pub struct RuntimeTarget {
     pub plugin: Option<[u8; 32]>,
     /// A hash of everything that identifies it: URL, kind, TLS, names of secrets.
     pub identity: i64,
+    /// The version of the plugin's settings that its settings are written for; `None` if no plugin accepted them.
+    pub(crate) settings_version: Option<u32>,
     /// The mail server, if it is a channel of kind `email`.
     pub(crate) account: Option<Arc<Account>>,
     /// A digest of its secrets' values and of its trusted authorities.
@@ -93,6 +95,14 @@ impl RuntimeTarget {
         Self { known: before.known.clone(), ..self }
     }
 
+    /// The target with the settings that its plugin accepted: converted to the present version, and with defaults.
+    #[must_use]
+    pub fn with_settings(mut self, accepted: &AcceptedSettings) -> Self {
+        Arc::make_mut(&mut self.prepared).settings = accepted.complete.to_string();
+        self.settings_version = Some(accepted.version);
+        self
+    }
+
     /// The same target with another interval or cadence, or enabled or disabled.
     pub(crate) fn rescheduled(before: &Self, written: &Arc<TargetConfig>) -> Self {
         Self {
@@ -104,6 +114,7 @@ impl RuntimeTarget {
             timeout: before.timeout,
             kind_interval: before.kind_interval,
             identity: before.identity,
+            settings_version: before.settings_version,
             account: before.account.clone(),
             secret_digest: before.secret_digest,
             known: before.known.clone(),
@@ -147,8 +158,8 @@ impl RuntimeTarget {
 
     /// Returns the effect of a change from `before` to this target on the schedule.
     pub(crate) fn change_from(&self, before: &Self) -> Change {
-        fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration) {
-            (&target.config.settings, &target.limits, target.timeout)
+        fn polled(target: &RuntimeTarget) -> (&str, &Limits, Duration) {
+            (&target.prepared.settings, &target.limits, target.timeout)
         }
         let scheduled = |target: &Self| {
             let config = &target.config;
@@ -294,6 +305,7 @@ pub fn runtime_target(
         account,
         kind_interval: descriptor.map(|d| d.default_interval),
         identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
+        settings_version: None,
         secret_digest,
         known: Arc::default(),
         frozen: AtomicBool::new(false),

@@ -65,6 +65,9 @@ pub(crate) fn check(described: Described) -> Result<(Descriptor, Schema), Refusa
     if let Some(problem) = schema.own_problem(&settings_schema) {
         return Err(bad(format!("its settings schema {problem}")));
     }
+    if found.settings_version == 0 {
+        return Err(bad("its settings have the version 0: versions begin with 1".to_owned()));
+    }
     if found.secrets.len() > SECRETS {
         return Err(bad(format!("it names {} secrets, more than {SECRETS}", found.secrets.len())));
     }
@@ -107,6 +110,7 @@ pub(crate) fn check(described: Described) -> Result<(Descriptor, Schema), Refusa
         license: found.license.map(|license| clean(&license, TITLE)),
         schemes: schemes(found.schemes).map_err(bad)?,
         settings_schema,
+        settings_version: found.settings_version,
         secrets,
         default_interval,
         default_timeout,

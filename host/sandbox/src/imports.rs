@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::wasi;
 
 /// The interfaces of the contract that plugins import.
-const CONTRACT: [&str; 5] = ["cache", "clock", "http", "log", "types"];
+const CONTRACT: [&str; 6] = ["cache", "clock", "http", "log", "progress", "types"];
 
 /// Refuses an import that this host does not provide.
 pub(crate) fn check_import(name: &str) -> Result<(), Refusal> {
@@ -58,4 +58,19 @@ pub(crate) fn check_version(name: &str) -> Result<(), Refusal> {
         "it was built for polliwog:plugin@{minor}, but this host supports {supported}: build it with this host's SDK"
     );
     Err(Refusal::permanent("contract_version", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CONTRACT;
+
+    #[test]
+    fn plugins_may_import_what_the_contract_has_for_them() {
+        let worlds = include_str!("../../../wit/worlds.wit");
+        let imports = worlds.lines().filter_map(|line| line.trim().strip_prefix("import ")?.strip_suffix(';'));
+        // Types that the others use are imported with them.
+        let mut imports: Vec<&str> = imports.chain(["types"]).collect();
+        imports.sort_unstable();
+        assert_eq!(imports, CONTRACT);
+    }
 }

@@ -35,6 +35,7 @@ mod rest;
 mod run;
 mod secret_spec;
 mod send;
+mod settings;
 mod setup;
 mod ticker;
 mod wasi;
@@ -57,6 +58,7 @@ pub use run::{Config, Done, Job, Sandbox, SetupError, Target};
 pub use schema::{SettingsProblem, resolved};
 pub use secret_spec::{SecretSpec, with_account};
 pub use send::{Attempt, Sent};
+pub use settings::{AcceptedSettings, SettingsVersion};
 pub use setup::{Member, Setup, is_account};
 pub use zone::Zone;
 

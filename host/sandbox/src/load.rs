@@ -16,8 +16,6 @@ use futures_util::future::BoxFuture;
 use machine_code::{BuiltIn, Unpacked};
 use model::{Failure, FailureCategory, clean};
 use rustix::io::Errno;
-use schema::SettingsProblem;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
@@ -26,14 +24,10 @@ use tokio::time::timeout;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
 
-/// Maximum length of a JSON pointer to a setting in bytes. Of a problem with a longer one, only the message is shown.
-const POINTER: usize = 1024;
 /// Maximum length of a shown message in bytes.
-const MESSAGE: usize = 1024;
+pub(crate) const MESSAGE: usize = 1024;
 /// Time limit for preparing a schema and for validating settings.
-const SCHEMA: Duration = Duration::from_secs(5);
-/// Maximum number of problems with settings that are listed. The others are counted.
-const PROBLEMS: usize = 20;
+pub(crate) const SCHEMA: Duration = Duration::from_secs(5);
 impl Sandbox {
     /// Loads a plugin file: compiles it, checks its imports, and calls `describe`.
     pub fn load<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<Plugin, Refusal>> {
@@ -136,51 +130,6 @@ impl Sandbox {
         };
         let setup = interfaces.has_setup.then(|| setup::GuestIndices::new(&pre)).transpose().map_err(differs)?;
         Ok(Exports { pre, definition, role, setup })
-    }
-
-    /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.
-    /// Fails with the reason if the plugin cannot check any settings.
-    pub fn check_settings<'a>(
-        &'a self,
-        plugin: &'a Plugin,
-        settings: &'a Value,
-    ) -> BoxFuture<'a, Result<Vec<SettingsProblem>, String>> {
-        self.problems(plugin, settings).boxed()
-    }
-
-    async fn problems(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<SettingsProblem>, String> {
-        let (checked, held) = (plugin.clone(), settings.clone());
-        let check = move || checked.schema().problems(&checked.descriptor().settings_schema, &held);
-        let checked = timeout(SCHEMA, tokio::task::spawn_blocking(check)).await;
-        let Ok(Ok(problems)) = checked else {
-            return Err("the validation by its schema took too long: simplify the schema or the settings".to_owned());
-        };
-        if !problems.is_empty() {
-            return Ok(problems);
-        }
-        let could_not = |fault: Failure| format!("the plugin could not check them: {}", fault.message);
-        let (text, exports) = (settings.to_string(), self.exports(plugin).await.map_err(could_not)?);
-        let enter = move |mut store: Store<State>| async move {
-            let checked = async {
-                let instance = exports.pre.instantiate_async(&mut store).await?;
-                let definition = exports.definition.load(&mut store, &instance)?;
-                definition.call_check_settings(&mut store, &text).await
-            };
-            (checked.await, store)
-        };
-        match self.caller.call(Call::pure(plugin.descriptor().kind.as_str(), self.slot().await), enter).await.result {
-            Ok(problems) => {
-                let more = problems.len().saturating_sub(PROBLEMS);
-                let shown = |problem: &definition::SettingsProblem| {
-                    let setting = problem.setting.as_deref().filter(|setting| setting.len() <= POINTER);
-                    let setting = setting.map(|setting| clean(setting, POINTER));
-                    SettingsProblem::at(setting.as_deref().unwrap_or_default(), clean(&problem.message, MESSAGE))
-                };
-                let rest = (more > 0).then(|| SettingsProblem::at("", format!("{more} more problems")));
-                Ok(problems.iter().take(PROBLEMS).map(shown).chain(rest).collect())
-            }
-            Err(fault) => Err(could_not(fault)),
-        }
     }
 
     /// Checks the imports and exports of a component. Returns its imports, and the interfaces that it exports.

@@ -48,6 +48,8 @@ pub struct Descriptor {
     pub schemes: Vec<String>,
     /// The JSON Schema of the settings.
     pub settings_schema: Value,
+    /// The version of the shape of the settings, from 1.
+    pub settings_version: u32,
     /// The secrets that an operator can configure.
     pub secrets: Vec<SecretSpec>,
     /// The interval of a target without a configured interval; zero for a notifier.

@@ -5,7 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+mod defaults;
 mod plain;
+
+pub use defaults::with_defaults;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};

@@ -71,6 +71,10 @@ export interface Definition<Settings> {
   /** Properties of a JSON Schema. */
   settings?: Record<string, object>;
   required?: string[]; secrets?: SecretSpec[]; intervalMs?: number; timeoutMs?: number;
+  /** The version of the shape of the settings, 1 unless it says otherwise. */
+  settingsVersion?: number;
+  /** Converts settings of an earlier version. Throws the result of `problem` if they have no equivalent. */
+  migrate?(version: number, settings: Record<string, unknown>): Settings;
   /** Returns the problems of settings that are valid by the schema. */
   check?(settings: Settings): (string | Problem)[];
   poll(target: Target, settings: Settings): Report;
@@ -160,6 +164,8 @@ export interface Notification {
 export interface NotifierDefinition<Settings> {
   kind: string; title: string; version: string; summary: string; homepage?: string; license?: string; schemes?: string[];
   settings?: Record<string, object>; required?: string[]; secrets?: SecretSpec[]; timeoutMs?: number; needsEveryAlert?: boolean;
+  /** As of a poller. */
+  settingsVersion?: number; migrate?(version: number, settings: Record<string, unknown>): Settings;
   check?(settings: Settings): (string | Problem)[];
   send(channel: Target, settings: Settings, notification: Notification): void;
 }

@@ -65,14 +65,18 @@ pub use polliwog_sdk::bindings::exports::polliwog::plugin::definition::Guest as 
 pub use polliwog_sdk::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
 
 /// Registers a guest that implements the exports without the SDK's trait, for results that the SDK cannot produce:
-/// `raw_guest!(describe)` with a function `fn() -> Descriptor`, and `raw_guest!(describe, check)` with an additional
-/// `fn() -> Vec<SettingsProblem>`. Its polls return an empty report.
+/// `raw_guest!(describe)` with a function `fn() -> Descriptor`, `raw_guest!(describe, check)` with an additional
+/// `fn() -> Vec<SettingsProblem>`, and `raw_guest!(describe, check, migrate)` with a third one, `fn() -> String`. Its polls
+/// return an empty report.
 #[macro_export]
 macro_rules! raw_guest {
     ($describe:path) => {
         $crate::raw_guest!($describe, Vec::new);
     };
     ($describe:path, $check:path) => {
+        $crate::raw_guest!($describe, $check, String::new);
+    };
+    ($describe:path, $check:path, $migrate:path) => {
         /// The guest of this example.
         pub struct RawGuest;
 
@@ -83,6 +87,10 @@ macro_rules! raw_guest {
 
             fn check_settings(_: String) -> Vec<polliwog_sdk::SettingsProblem> {
                 $check()
+            }
+
+            fn migrate_settings(_: u32, _: String) -> Result<String, polliwog_sdk::SettingsProblem> {
+                Ok($migrate())
             }
         }
 
@@ -112,6 +120,7 @@ pub fn descriptor(kind: &str) -> polliwog_sdk::Descriptor {
         license: None,
         schemes: Vec::new(),
         settings_schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#.to_owned(),
+        settings_version: 1,
         secrets: Vec::new(),
         default_interval_ms: Some(30_000),
         default_timeout_ms: 10_000,

@@ -174,6 +174,7 @@ expect! {
     kind_is_not_utf8: Refused("describe_failed");
     describe_lists_billions: Refused("describe_failed");
     schema_is_huge: Refused("bad_descriptor");
+    settings_version_is_zero: Refused("bad_descriptor");
     schema_is_invalid: Refused("bad_descriptor");
     schema_is_external: Refused("bad_descriptor");
     schema_is_recursive: Refused("bad_descriptor");
@@ -195,6 +196,11 @@ expect! {
     realloc_calls_the_host: CheckFails("cannot leave");
     check_complains_without_end: Complains(21);
     check_complains_hugely: CheckFails("wrong");
+    migrate_loops: CheckFails("their conversion from version 1 failed: ");
+    migrate_panics: CheckFails("no settings are converted here");
+    migrate_returns_a_list: CheckFails("the plugin returned no JSON object");
+    migrate_returns_too_much: CheckFails("more than 65536");
+    migrate_returns_unknown_keys: CheckFails("the result is not valid: unknown key \"odd\"");
 
     // The report is too large or invalid.
     oversized_report: Fault("output_limit");

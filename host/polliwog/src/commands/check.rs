@@ -67,7 +67,12 @@ pub(crate) async fn check(common: &Common, json: bool, allowed: Allowed) -> anyh
         print_json(&found)?;
     } else {
         let problem_lines = problems.iter().map(ToString::to_string);
-        let warning_lines = warnings.iter().map(|warning| format!("{warning} (a warning)"));
+        // Settings may follow the sentence.
+        let warning = |warning: &Problem| match warning.to_string().split_once('\n') {
+            Some((sentence, rest)) => format!("{sentence} (a warning)\n{rest}"),
+            None => format!("{warning} (a warning)"),
+        };
+        let warning_lines = warnings.iter().map(warning);
         let verdict = match problems.len() {
             0 => format!("all is well: {}", counted(targets, "target")),
             count => counted(count, "problem"),

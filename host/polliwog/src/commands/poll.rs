@@ -12,7 +12,7 @@ use config::{Config, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
-use sandbox::{Backtrace, Plugin, Recording, Role, Sandbox, Timing};
+use sandbox::{Backtrace, Plugin, Recording, Role, Sandbox, SettingsVersion, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,14 +66,18 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         complain(format_args!("polliwog: kind {} sends notifications: use `polliwog plugin send`", target.kind));
         return Ok(USAGE);
     }
-    let problems = sandbox.check_settings(&plugin, &target.settings).await.map_err(|why| anyhow!("settings: {why}"))?;
-    if !problems.is_empty() {
-        problems.iter().for_each(|problem| complain(format_args!("polliwog: settings: {problem}")));
-        return Ok(USAGE);
-    }
+    let version = target.settings_version.map_or(SettingsVersion::Assumed(1), SettingsVersion::Written);
+    let accepted = sandbox.accept_settings(&plugin, &target.settings, version).await;
+    let accepted = match accepted.map_err(|why| anyhow!("settings: {why}"))? {
+        Ok(accepted) => accepted,
+        Err(problems) => {
+            problems.iter().for_each(|problem| complain(format_args!("polliwog: settings: {problem}")));
+            return Ok(USAGE);
+        }
+    };
     let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
     let ready = runtime_target(&Arc::new(target), Some(&plugin), limits);
-    let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
+    let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?.with_settings(&accepted);
     let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
     let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
     let mut done = sandbox.poll(ready.job(&plugin, now, tape)).await;

@@ -21,7 +21,8 @@ use members::{Credentials, members};
 use model::Kind;
 use printed::Found;
 use recipe::Recipe;
-use sandbox::{Backtrace, Plugin, Sandbox};
+use sandbox::{AcceptedSettings, Backtrace, Plugin, Sandbox, SettingsProblem, SettingsVersion};
+use serde_json::Value;
 use server::{Seen, look};
 use std::sync::Arc;
 use url::Url;
@@ -98,6 +99,16 @@ struct Checked {
     secrets: NamedSecrets,
 }
 
+/// Checks settings of the plugin's own version.
+async fn accepted(
+    sandbox: &Sandbox,
+    plugin: &Plugin,
+    settings: &Value,
+) -> anyhow::Result<Result<AcceptedSettings, Vec<SettingsProblem>>> {
+    let version = SettingsVersion::Written(plugin.descriptor().settings_version);
+    sandbox.accept_settings(plugin, settings, version).await.map_err(|why| anyhow!(why))
+}
+
 impl Checked {
     async fn new(
         recipe: Recipe,
@@ -127,8 +138,8 @@ impl Checked {
         }
         // A setting that the operator must fill in is not a problem of the arguments.
         if recipe.open_settings.is_empty() {
-            let problems = sandbox.check_settings(plugin, &recipe.settings).await.map_err(|why| anyhow!(why))?;
-            if let Some(problem) = problems.first() {
+            let accepted = accepted(sandbox, plugin, &recipe.settings).await?;
+            if let Some(problem) = accepted.err().unwrap_or_default().first() {
                 let setting = problem.setting.as_deref().unwrap_or_default();
                 // The option says which setting it is.
                 let alone = problem.message.strip_prefix(setting).and_then(|rest| rest.strip_prefix(": "));

@@ -74,6 +74,7 @@ fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
         "defaultIntervalMs": u64::try_from(descriptor.default_interval.as_millis()).unwrap_or(u64::MAX),
         "defaultTimeoutMs": u64::try_from(descriptor.default_timeout.as_millis()).unwrap_or(u64::MAX),
         "settingsSchema": descriptor.settings_schema,
+        "settingsVersion": descriptor.settings_version,
     })
 }
 

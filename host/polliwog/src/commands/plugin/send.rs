@@ -10,7 +10,7 @@ use config::TargetConfig;
 use egress::{Origin, Recorder, Tape};
 use engine::{Clock, runtime_target, sample_notification};
 use model::TargetId;
-use sandbox::{Attempt, Collected, Recording, Role, Sent, Timing};
+use sandbox::{Attempt, Collected, Recording, Role, Sent, SettingsVersion, Timing};
 use std::sync::Arc;
 
 /// The name of the channel, as in the replay of a recording.
@@ -35,10 +35,10 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
     if plugin.descriptor().role == Role::Poller {
         bail!("kind {kind} polls targets: use `polliwog poll --{} {}`", project.option(), project.component.display());
     }
-    let problems = sandbox.check_settings(&plugin, &settings).await.map_err(|why| anyhow!("settings: {why}"))?;
-    if !problems.is_empty() {
-        bail!("settings: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
-    }
+    let accepted = sandbox.accept_settings(&plugin, &settings, SettingsVersion::Assumed(1)).await;
+    let accepted = accepted.map_err(|why| anyhow!("settings: {why}"))?.map_err(|problems| {
+        anyhow!("settings: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    })?;
     let channel = TargetConfig {
         secrets: sources,
         short_secrets: short,
@@ -47,7 +47,7 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
         ..TargetConfig::new(TargetId::new(AD_HOC)?, kind, url)
     };
     let ready = runtime_target(&Arc::new(channel), Some(&plugin), config::Limits::default());
-    let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
+    let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?.with_settings(&accepted);
     let (now, event) = (clock.wall(), arguments.event.into());
     let recorder = arguments.record.as_ref().map(|_| Arc::new(Recorder::default()));
     let tape = recorder.clone().map_or(Tape::Off, Tape::Record);

@@ -63,6 +63,11 @@ pub(super) async fn members(
     };
     let ready = runtime_target(&Arc::new(target), Some(plugin), Limits::default())
         .map_err(|problems| anyhow!(problems.join("; ")))?;
+    // Settings that the operator must fill in do not keep the members from being listed.
+    let ready = match super::accepted(sandbox, plugin, &recipe.settings).await? {
+        Ok(accepted) => ready.with_settings(&accepted),
+        Err(_) => ready,
+    };
     let job = ready.job(plugin, Clock::start().wall(), Tape::Off);
     let found = sandbox.members(job).await.map_err(|failure| anyhow!(failure.message))?;
     let mut members = Vec::new();
