@@ -3334,6 +3334,280 @@ pub mod polliwog {
                 }
             }
         }
+        /// Values that last over restarts of the host and versions of the plugin: the previous value of a counter, a cursor. At
+        /// most 64 KiB and 64 keys for each endpoint, keys included. They belong to an endpoint and a kind, and are deleted with the
+        /// endpoint.
+        ///
+        /// Changes are a transaction: they take effect if the call returns, also with an error, and are lost if the plugin traps or
+        /// exceeds a limit. Within the call, `get` returns them. They are on disk with the next change that the call caused, and
+        /// otherwise within 30 seconds: a crash of the host can cost these.
+        ///
+        /// The values are in the database in clear text. Credentials belong into captures of `http`.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod store {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            /// Why a value was not stored.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum StoreError {
+                /// The key is empty or has more than 256 bytes.
+                InvalidArgument,
+                /// The value does not fit into the endpoint's space.
+                Full,
+                /// The call is pure.
+                Unavailable,
+            }
+            impl StoreError {
+                pub fn name(&self) -> &'static str {
+                    match self {
+                        StoreError::InvalidArgument => "invalid-argument",
+                        StoreError::Full => "full",
+                        StoreError::Unavailable => "unavailable",
+                    }
+                }
+                pub fn message(&self) -> &'static str {
+                    match self {
+                        StoreError::InvalidArgument => {
+                            "The key is empty or has more than 256 bytes."
+                        }
+                        StoreError::Full => {
+                            "The value does not fit into the endpoint's space."
+                        }
+                        StoreError::Unavailable => "The call is pure.",
+                    }
+                }
+            }
+            impl ::core::fmt::Debug for StoreError {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("StoreError")
+                        .field("code", &(*self as i32))
+                        .field("name", &self.name())
+                        .field("message", &self.message())
+                        .finish()
+                }
+            }
+            impl ::core::fmt::Display for StoreError {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    write!(f, "{} (error {})", self.name(), * self as i32)
+                }
+            }
+            impl ::core::error::Error for StoreError {}
+            impl StoreError {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> StoreError {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => StoreError::InvalidArgument,
+                        1 => StoreError::Full,
+                        2 => StoreError::Unavailable,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns a value. `none` if the key is not set.
+            #[allow(async_fn_in_trait)]
+            pub fn get(key: &str) -> ::core::option::Option<_rt::Vec<u8>> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = key;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/store@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "get"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result7 = match l3 {
+                        0 => None,
+                        1 => {
+                            let e = {
+                                let l4 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                <_ as From<
+                                    _rt::Vec<_>,
+                                >>::from(_rt::Vec::from_raw_parts(l4.cast(), len6, len6))
+                            };
+                            Some(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result7
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Sets a value. An old one is replaced.
+            #[allow(async_fn_in_trait)]
+            pub fn set(
+                key: &str,
+                value: &[u8],
+            ) -> ::core::result::Result<(), StoreError> {
+                unsafe {
+                    #[repr(align(1))]
+                    struct RetArea([::core::mem::MaybeUninit<u8>; 2]);
+                    let mut ret_area = RetArea([::core::mem::MaybeUninit::uninit(); 2]);
+                    let vec0 = key;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = value;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let ptr2 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/store@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "set"]
+                        fn wit_import3(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import3(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import3(ptr0.cast_mut(), len0, ptr1.cast_mut(), len1, ptr2);
+                    let l4 = i32::from(*ptr2.add(0).cast::<u8>());
+                    let result6 = match l4 {
+                        0 => {
+                            let e = ();
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l5 = i32::from(*ptr2.add(1).cast::<u8>());
+                                StoreError::_lift(l5 as u8)
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result6
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Removes a value. Does nothing if the key is not set.
+            #[allow(async_fn_in_trait)]
+            pub fn remove(key: &str) -> () {
+                unsafe {
+                    let vec0 = key;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/store@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "remove"]
+                        fn wit_import1(_: *mut u8, _: usize);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8, _: usize) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0.cast_mut(), len0);
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns the keys in ascending order.
+            #[allow(async_fn_in_trait)]
+            pub fn keys() -> _rt::Vec<_rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/store@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "keys"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = *ptr0.add(0).cast::<*mut u8>();
+                    let l3 = *ptr0
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let base7 = l2;
+                    let len7 = l3;
+                    let mut result7 = _rt::Vec::with_capacity(len7);
+                    for i in 0..len7 {
+                        let base = base7
+                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                        let e7 = {
+                            let l4 = *base.add(0).cast::<*mut u8>();
+                            let l5 = *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len6 = l5;
+                            let bytes6 = _rt::Vec::from_raw_parts(l4.cast(), len6, len6);
+                            _rt::string_lift(bytes6)
+                        };
+                        result7.push(e7);
+                    }
+                    _rt::cabi_dealloc(
+                        base7,
+                        len7 * (2 * ::core::mem::size_of::<*const u8>()),
+                        ::core::mem::size_of::<*const u8>(),
+                    );
+                    let result8 = result7;
+                    result8
+                }
+            }
+        }
     }
 }
 #[rustfmt::skip]
@@ -10153,9 +10427,9 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2595] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x82\x13\x01A\x02\x01\
-A\x0f\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2776] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb7\x14\x01A\x02\x01\
+A\x11\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
 e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\
 \x01\x01\x01@\x03\x03keys\x05value\x02\x06ttl-msy\0\x05\x04\0\x03set\x01\x06\x01\
 @\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\x03\0\x1bpolliwog:plugin/cache@0.1.0\
@@ -10206,10 +10480,14 @@ sts8\09\x04\0\x09fetch-all\x01:\x03\0\x1apolliwog:plugin/http@0.1.0\x05\x05\x01B
 ugin/log@0.1.0\x05\x06\x02\x03\0\x01\x07failure\x01B\x06\x02\x03\x02\x01\x07\x04\
 \0\x07failure\x03\0\0\x01@\x01\x0bfingerprints\x01\0\x04\0\x04sent\x01\x02\x01@\x02\
 \x0bfingerprints\x06reason\x01\x01\0\x04\0\x07refused\x01\x03\x03\0\x1epolliwog:\
-plugin/progress@0.1.0\x05\x08\x04\07polliwog:sdk/everything-with-all-of-its-expo\
-rts-removed\x04\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\0\0\
-G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindge\
-n-rust\x060.61.1";
+plugin/progress@0.1.0\x05\x08\x01B\x0e\x01m\x03\x10invalid-argument\x04full\x0bu\
+navailable\x04\0\x0bstore-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\
+\0\x03get\x01\x04\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x05\x04\0\x03se\
+t\x01\x06\x01@\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\x01ps\x01@\0\0\x08\x04\0\
+\x04keys\x01\x09\x03\0\x1bpolliwog:plugin/store@0.1.0\x05\x09\x04\07polliwog:sdk\
+/everything-with-all-of-its-exports-removed\x04\0\x0b0\x01\0*everything-with-all\
+-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-c\
+omponent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -3,7 +3,6 @@
 use crate::{CallError, Endpoint, Guide, Member, SecretSpec, SettingsProblem};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::fmt;
 
 impl SecretSpec {
     /// Creates the description of a secret that an operator must configure.
@@ -68,7 +67,7 @@ impl SettingsProblem {
     /// use polliwog_sdk::SettingsProblem;
     ///
     /// let problem = SettingsProblem::at("/limits/warning", "it is above limits.critical: swap them");
-    /// assert_eq!(problem.to_string(), "limits.warning: it is above limits.critical: swap them");
+    /// assert_eq!(problem.sentence(), "limits.warning: it is above limits.critical: swap them");
     /// ```
     pub fn at(setting: impl Into<String>, message: impl Into<String>) -> Self {
         Self { setting: Some(setting.into()), message: message.into(), extra: Vec::new() }
@@ -78,13 +77,12 @@ impl SettingsProblem {
     pub fn of_all(message: impl Into<String>) -> Self {
         Self { setting: None, message: message.into(), extra: Vec::new() }
     }
-}
 
-impl fmt::Display for SettingsProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the problem with the place of its setting, as the host shows it.
+    pub fn sentence(&self) -> String {
         match self.setting.as_deref().unwrap_or_default().trim_start_matches('/') {
-            "" => f.write_str(&self.message),
-            path => write!(f, "{}: {}", path.replace('/', "."), self.message),
+            "" => self.message.clone(),
+            path => format!("{}: {}", path.replace('/', "."), self.message),
         }
     }
 }
@@ -93,7 +91,7 @@ impl fmt::Display for SettingsProblem {
 /// became invalid with a new version of the plugin.
 impl From<SettingsProblem> for CallError {
     fn from(problem: SettingsProblem) -> Self {
-        Self::misconfigured("bad_settings", problem.to_string())
+        Self::misconfigured("bad_settings", problem.sentence())
     }
 }
 

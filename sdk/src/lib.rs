@@ -45,6 +45,7 @@ mod notifier;
 mod poller;
 pub mod progress;
 mod report;
+pub mod store;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 

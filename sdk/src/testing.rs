@@ -347,6 +347,64 @@ pub(crate) mod cache {
     pub(crate) fn remove(key: &str) {
         VALUES.with(|values| values.borrow_mut().remove(key));
     }
+
+    pub(crate) fn clear() {
+        VALUES.with(|values| values.borrow_mut().clear());
+    }
+}
+
+/// The stored values of all calls of this thread, independent of their targets. The limits are those of the host.
+pub(crate) mod store {
+    use crate::store::StoreError;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    const MAX_BYTES: usize = 64 << 10;
+    const MAX_KEYS: usize = 64;
+    const MAX_KEY_BYTES: usize = 256;
+
+    thread_local! {
+        static VALUES: RefCell<BTreeMap<String, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    pub(crate) fn get(key: &str) -> Option<Vec<u8>> {
+        VALUES.with_borrow(|values| values.get(key).cloned())
+    }
+
+    pub(crate) fn set(key: &str, value: &[u8]) -> Result<(), StoreError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(StoreError::InvalidArgument);
+        }
+        VALUES.with_borrow_mut(|values| {
+            let others = values.iter().filter(|(other, _)| *other != key);
+            let (count, bytes) = others.fold((1, key.len() + value.len()), |(count, bytes), (key, value)| {
+                (count + 1, bytes + key.len() + value.len())
+            });
+            if count > MAX_KEYS || bytes > MAX_BYTES {
+                return Err(StoreError::Full);
+            }
+            values.insert(key.to_owned(), value.to_owned());
+            Ok(())
+        })
+    }
+
+    pub(crate) fn remove(key: &str) {
+        VALUES.with_borrow_mut(|values| values.remove(key));
+    }
+
+    pub(crate) fn keys() -> Vec<String> {
+        VALUES.with_borrow(|values| values.keys().cloned().collect())
+    }
+
+    pub(crate) fn clear() {
+        VALUES.with_borrow_mut(BTreeMap::clear);
+    }
+}
+
+/// Removes all values of the cache and the store of this thread, as for a new target.
+pub fn forget() {
+    cache::clear();
+    store::clear();
 }
 
 /// Resolves `path` against `base`, for the few forms that occur in recordings.

@@ -25,7 +25,7 @@ mod contract {
     });
 }
 
-use contract::polliwog::plugin::{cache, clock, http, log, progress, types};
+use contract::polliwog::plugin::{cache, clock, http, log, progress, store as plugin_store, types};
 
 fn main() {
     for (nodes, guests) in [(3, 50), (16, 5_000)] {
@@ -198,6 +198,24 @@ impl progress::Host for State {
     }
 }
 
+impl plugin_store::Host for State {
+    async fn get(&mut self, _: String) -> wasmtime::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    async fn set(&mut self, _: String, _: Vec<u8>) -> wasmtime::Result<Result<(), plugin_store::StoreError>> {
+        Ok(Ok(()))
+    }
+
+    async fn remove(&mut self, _: String) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    async fn keys(&mut self) -> wasmtime::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
 impl log::Host for State {
     async fn write(&mut self, _: log::Level, _: String) -> wasmtime::Result<()> {
         Ok(())
@@ -322,6 +340,7 @@ fn whole_poll_over_loopback(bencher: Bencher<'_, '_>) {
         now: Timestamp::from_millis(0),
         tape: egress::Tape::Off,
         zone: None,
+        stored: model::PluginValues::default(),
     };
     bencher.bench_local(|| match runtime.block_on(sandbox.poll(job())).outcome {
         Outcome::Success(report) => report.dependencies.len(),

@@ -108,6 +108,7 @@ fn job(plugin: &Plugin, id: &str, url: &str, tape: Tape) -> Job {
         now: Timestamp::from_millis(1_784_578_620_000),
         tape,
         zone: None,
+        stored: model::PluginValues::default(),
     }
 }
 

@@ -19,11 +19,13 @@ fn poll_prints_the_documented_json() {
     assert_eq!(code, 1, "a warning");
     let mut expected = json!({
         "target": "ad-hoc", "kind": "proactive-deps", "plugin": { "kind": "proactive-deps", "version": "0.1.0" },
-        "outcome": "success", "error": null, "requests": 1, "kept": [], "samples": [], "warnings": [],
+        "outcome": "success", "error": null, "requests": 1, "kept": [], "gone": [], "samples": [],
+        "warnings": [],
         "dependencies": [{
             "name": "db", "title": null, "kind": "database", "status": "warning", "healthy": true, "skipped": false,
             "code": 200, "latencyMs": 12.0, "description": null, "impact": null, "error": [1], "errorMessage": null,
             "contact": { "a": 1 }, "checkDetails": null, "checkedAt": "2026-02-21T10:30:00.000Z", "parent": null,
+            "runsOn": [], "independent": false, "link": null, "validForMs": null,
         }],
     });
     assert!(found["latencyMs"].as_f64().unwrap() > 0.0);

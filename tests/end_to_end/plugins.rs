@@ -320,6 +320,31 @@ fn a_new_version_polls_failed_targets_immediately() {
 }
 
 #[test]
+fn what_a_plugin_stores_outlives_the_host() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    fs::write(plugins.join("c.wasm"), tests::guests::STORES_A_COUNT).unwrap();
+    let config = format!(
+        "[scheduler]\nmin_interval = \"200ms\"\n{}interval = \"200ms\"\n",
+        target("a", "stores-a-count", "http://127.0.0.1:9/").replace("interval = \"5s\"\n", "")
+    );
+    let count = |host: &Host| host.get("/api/v1/dependencies?target=a")["dependencies"][0]["code"].as_i64().unwrap_or(0);
+    let host = Host::start(&folder, &config);
+    let seen = until("some polls", || count(&host), |count| *count >= 3);
+    // Every poll changes the status, so that its count is on disk before it is shown.
+    host.kill();
+    let host = Host::start(&folder, &config);
+    let first = until("it is polled again", || count(&host), |count| *count > 0);
+    assert!(first >= seen, "{first} after {seen}");
+    let seen = until("another poll", || count(&host), |count| *count > first);
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &config);
+    let last = until("it is polled again", || count(&host), |count| *count > 0);
+    assert!(last >= seen, "{last} after {seen}");
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
 fn usage_is_counted_by_kind_and_operator_limits_apply() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![("/allowed/x", always(ok("fine"))), ("/other", always(ok("fine")))]);

@@ -212,6 +212,7 @@ impl World {
             now: Timestamp::from_millis(1_784_578_620_000),
             tape: Tape::Off,
             zone: None,
+            stored: model::PluginValues::default(),
         }
     }
 }
@@ -275,6 +276,7 @@ impl Watch {
                 now,
                 tape: Tape::Off,
                 zone: None,
+                stored: model::PluginValues::default(),
             }
         };
         let target = TargetId::new("honest").expect("the id is valid");

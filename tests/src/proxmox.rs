@@ -97,6 +97,7 @@ impl Bench {
             now: Timestamp::from_millis(now * 1000),
             tape: Tape::Off,
             zone: None,
+            stored: model::PluginValues::default(),
         };
         self.sandbox.poll(job).await
     }

@@ -21,7 +21,7 @@ pub const SETTINGS_VERSION: u32 = SCHEMA + 8;
 pub const MIGRATED: u32 = 5120;
 /// The address of a valid result of `poll` without dependencies.
 pub const REPORT: u32 = 4096;
-/// The address of a result of `poll` with one dependency. The dependency itself is 64 bytes later.
+/// The address of a result of `poll` with one dependency. The dependency itself is 128 bytes later.
 pub const DEPENDENCY: u32 = 4352;
 /// The address of the default texts.
 const TEXTS: u32 = 8192;
@@ -145,7 +145,7 @@ fn data(kind: &str, version: &str) -> String {
         vec![0; 8],
     ]
     .concat();
-    let dependency = DEPENDENCY + 64;
+    let dependency = DEPENDENCY + 128;
     let report = [0_u32.to_le_bytes(), dependency.to_le_bytes(), 1_u32.to_le_bytes()].concat();
     let name = text("dependency");
     let migrated = [0_u32.to_le_bytes().to_vec(), text("{}")].concat();

@@ -63,6 +63,7 @@ fn job(plugin: &Plugin, url: &str, timeout: Duration) -> Job {
         now: Timestamp::from_millis(1_784_578_620_000),
         tape: Tape::Off,
         zone: None,
+        stored: model::PluginValues::default(),
     }
 }
 

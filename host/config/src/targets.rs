@@ -1,7 +1,7 @@
 //! Reads `[[target]]` tables and aliases.
 
 use crate::alerts::target_alerts;
-use crate::reader::{Notes, Section, interval, text};
+use crate::reader::{Notes, Section, count, interval, text};
 use crate::secret_references;
 use crate::shared_secret::Permitted;
 use crate::target_config::{

@@ -189,3 +189,32 @@ pub fn show_duration(duration: Duration) -> String {
         _ => format!("{millis}ms"),
     }
 }
+
+/// Returns a table as TOML, with its place. TOML has no null: entries without a value are left out.
+pub fn toml_of(place: &[&str], table: &serde_json::Value) -> String {
+    fn without_null(value: &serde_json::Value) -> serde_json::Value {
+        match value {
+            serde_json::Value::Array(items) => items.iter().map(without_null).collect(),
+            serde_json::Value::Object(table) => {
+                let some = table.iter().filter(|(_, value)| !value.is_null());
+                some.map(|(key, value)| (key.clone(), without_null(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+    let whole = place.iter().rev().fold(without_null(table), |inner, key| serde_json::json!({ *key: inner }));
+    toml::to_string(&whole).unwrap_or_else(|_| table.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::toml_of;
+    use serde_json::json;
+
+    #[test]
+    fn settings_are_written_as_toml() {
+        let settings = json!({ "branch": "main", "none": null, "list": [1, 2], "inner": { "on": true } });
+        let expected = "[target.settings]\nbranch = \"main\"\nlist = [1, 2]\n\n[target.settings.inner]\non = true\n";
+        assert_eq!(toml_of(&["target", "settings"], &settings), expected);
+    }
+}

@@ -85,6 +85,8 @@ pub struct Alerting {
     pub(crate) waiting: Vec<Delivery>,
     /// The number of the last notification.
     pub(crate) last: u64,
+    /// Channels that are not configured any more, for which a plugin stored something.
+    pub(crate) removed: Vec<String>,
 }
 
 impl Alerting {
@@ -94,7 +96,16 @@ impl Alerting {
     /// If it cannot be read.
     pub fn restored(rules: AlertRules, store: &Store) -> Result<Self, ReadError> {
         let (waiting, last) = store.reader().waiting_deliveries()?;
-        Ok(Self { rules, records: store.reader().alerts()?.into_iter().map(Arc::new).collect(), waiting, last })
+        let mut removed = Vec::new();
+        for (name, (kind, values)) in store.reader().channel_values()? {
+            let channel = rules.channels.iter().find(|(id, _)| id.as_str() == name).map(|(_, channel)| channel);
+            match channel.filter(|channel| channel.config.kind.as_str() == kind) {
+                Some(channel) => channel.known().values = values,
+                None => removed.push(name),
+            }
+        }
+        let records = store.reader().alerts()?.into_iter().map(Arc::new).collect();
+        Ok(Self { rules, records, waiting, last, removed })
     }
 }
 

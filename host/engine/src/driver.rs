@@ -136,7 +136,7 @@ impl Driver {
         wiring: Wiring,
         mut scheduler: Scheduler,
         targets: Vec<(Arc<RuntimeTarget>, Option<Schedule<Moment>>)>,
-        Alerting { rules, records: mut alerts, waiting, last }: Alerting,
+        Alerting { rules, records: mut alerts, waiting, last, removed }: Alerting,
     ) -> Self {
         let now = wiring.clock.now();
         let parts = OutboxParts {
@@ -153,6 +153,7 @@ impl Driver {
         let wall = wiring.clock.wall();
         let settings = rules.settings(&wiring.plugins);
         let outbox = Outbox::new(parts, waiting, &alerts);
+        removed.iter().for_each(|channel| outbox.forget_values(channel));
         let notifier = Notifier::new(settings, specs, alerts, last + 1, Now { moment: now, wall });
         let kinds: BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {

@@ -78,9 +78,8 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
 /// Says how an operator can write converted settings.
 fn of_conversion(file: &str, converted: &Converted) -> Problem {
     let place = format!("{file}:{}", converted.target.line_of(None));
-    let table = format!("[{}.settings]", converted.target.noun());
-    let message = format!("{}; write them as\n{table}\n{}", converted.sentence(), toml_of(&converted.settings));
-    Problem { place, message }
+    let settings = toml_of(&[converted.target.noun(), "settings"], &converted.settings);
+    Problem { place, message: format!("{}; write them as\n{settings}", converted.sentence()) }
 }
 
 /// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers

@@ -11,6 +11,8 @@ mod channel;
 mod progress;
 mod retries;
 mod sender;
+mod troubles;
+mod values;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -29,7 +31,7 @@ use notify::{MAX_OPEN, Trouble};
 use progress::OfDelivery;
 use retries::{EXPIRES, after_failure};
 use sandbox::{Collected, Sandbox};
-use sender::Sender;
+use sender::{Attempted, Sender};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -95,8 +97,8 @@ impl Attempt {
         let guard = InFlight { outbox: outbox.clone(), channel: channel.clone() };
         let notification = delivery.rest();
         // The host may have ended between the last alert and the end of the attempt.
-        let result = if notification.alerts.is_empty() {
-            Ok(None)
+        let attempted = if notification.alerts.is_empty() {
+            Attempted { result: Ok(None), stored: None }
         } else {
             let parts = &outbox.0.parts;
             let progress = OfDelivery { outbox: outbox.clone(), channel: channel.clone(), number };
@@ -108,7 +110,8 @@ impl Attempt {
             };
             sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await
         };
-        outbox.ended(&channel, number, result);
+        outbox.keep(&target, attempted.stored);
+        outbox.ended(&channel, number, attempted.result);
         drop(guard);
     }
 }
@@ -153,12 +156,12 @@ impl Outbox {
 
     /// Takes over the configured channels and the plugins. Deliveries of a channel that is not configured are given up.
     pub(crate) fn configure(&self, channels: &BTreeMap<TargetId, Arc<RuntimeTarget>>, plugins: &PluginSet) {
-        let mut given_up = Vec::new();
+        let (mut given_up, mut removed) = (Vec::new(), Vec::new());
         {
             let mut state = self.state();
             for (name, channel) in &mut state.channels {
                 if !channels.keys().any(|id| id.as_str() == name) {
-                    channel.runtime = None;
+                    removed.extend(channel.runtime.take().map(|_| name.clone()));
                     given_up.extend(channel.take_all());
                 }
             }
@@ -172,6 +175,9 @@ impl Outbox {
                     // A corrected address or secret is tried at once.
                     channel.hurry(self.0.parts.clock.now());
                 }
+                if let Some((before, _)) = &channel.runtime {
+                    target.keep_values_of(before);
+                }
                 channel.runtime = Some((target.clone(), sender));
             }
         }
@@ -181,6 +187,7 @@ impl Outbox {
             self.report_troubles();
         }
         given_up.into_iter().for_each(|delivery| self.give_up(delivery, GONE.to_owned()));
+        removed.iter().for_each(|name| self.forget_values(name));
         self.0.wake.notify_one();
     }
 
@@ -238,7 +245,9 @@ impl Outbox {
         let (means, now, progress) =
             ((&*parts.sandbox, &parts.egress), parts.clock.wall(), Arc::new(Collected::default()));
         let attempt = sandbox::Attempt::first(test_notification(name, now), now, progress.clone());
-        match sender.send(means, &target, attempt, now).await {
+        let attempted = sender.send(means, &target, attempt, now).await;
+        self.keep(&target, attempted.stored);
+        match attempted.result {
             Ok(refused) => {
                 let refused = refused.or_else(|| progress.take().into_iter().find_map(|alert| alert.refused));
                 self.succeeded(name, refused.clone());
@@ -429,56 +438,6 @@ impl Outbox {
         let _ = sent.await;
     }
 
-    fn succeeded(&self, name: &str, refused: Option<String>) {
-        if let Some(why) = &refused {
-            tracing::warn!("channel {name} delivers in part: {why}");
-        }
-        let wall = self.0.parts.clock.wall();
-        let had_problem = {
-            let mut state = self.state();
-            let Some(channel) = state.channels.get_mut(name) else { return };
-            channel.succeeded(wall, refused);
-            state.troubles.iter().any(|trouble| trouble.name == name)
-        };
-        if had_problem {
-            tracing::info!("channel {name} delivers again");
-            self.report_troubles();
-        }
-    }
-
-    /// Counts a failed attempt. Operators are notified at once of one that time alone does not mend.
-    fn failed(&self, name: &str, why: &str, is_permanent: bool) {
-        let is_trouble = {
-            let mut state = self.state();
-            let Some(channel) = state.channels.get_mut(name) else { return };
-            channel.failed(why);
-            is_permanent || channel.failing == TROUBLE
-        };
-        if is_trouble {
-            if let Some(channel) = self.state().channels.get_mut(name) {
-                channel.is_in_trouble = true;
-            }
-            self.report_troubles();
-        }
-    }
-
-    /// Reports to the driver which channels do not deliver.
-    fn report_troubles(&self) {
-        let troubles: Vec<Trouble> = {
-            let mut state = self.state();
-            let troubled = state.channels.iter().filter(|(_, channel)| channel.is_in_trouble);
-            let trouble = |(name, channel): (&String, &Channel)| Trouble {
-                name: name.clone(),
-                title: format!("channel {name} does not deliver"),
-                message: channel.problem.clone(),
-            };
-            let found: Vec<Trouble> = troubled.map(trouble).collect();
-            state.troubles.clone_from(&found);
-            found
-        };
-        self.report(Message::Troubles(Class::Channel, troubles));
-    }
-
     /// Writes the state of a delivery, with events.
     fn write(&self, delivery: Delivery, kinds: Vec<EventKind>) {
         self.write_then(delivery, kinds, || {});
@@ -486,10 +445,13 @@ impl Outbox {
 
     /// Writes the state of a delivery, with events, and calls `then` when it is on disk.
     fn write_then(&self, delivery: Delivery, kinds: Vec<EventKind>, then: impl FnOnce() + Send + 'static) {
+        self.write_changes(vec![AlertChange::Deliver(Box::new(delivery))], kinds, then);
+    }
+
+    fn write_changes(&self, changes: Vec<AlertChange>, kinds: Vec<EventKind>, then: impl FnOnce() + Send + 'static) {
         let at = self.0.parts.clock.wall();
         let events = kinds.into_iter().map(|kind| Event { at, kind }).collect();
         let (outbox, bus) = (self.clone(), self.0.parts.bus.clone());
-        let changes = vec![AlertChange::Deliver(Box::new(delivery))];
         let written = changes.clone();
         let publish = Box::new(move |stored: Vec<SequencedEvent>| {
             stored.into_iter().for_each(|event| bus.announce(event));

@@ -244,10 +244,13 @@ fn renew(
     })
 }
 
+/// The result of a check of settings.
+type CheckedSettings = Result<Arc<AcceptedSettings>, Vec<SettingsProblem>>;
+
 /// Settings that were checked already. Thousands of targets may have the same settings.
 struct Checked<'a> {
     versions: SettingsVersions,
-    known: HashMap<(&'a Kind, SettingsVersion, String), Result<Arc<AcceptedSettings>, Vec<SettingsProblem>>>,
+    known: HashMap<(&'a Kind, SettingsVersion, String), CheckedSettings>,
 }
 
 /// Checks the target's settings with the plugin, or those of a channel to a mail server. `None` if no plugin checks them.

@@ -87,7 +87,7 @@ impl ReadModel {
             match change {
                 AlertChange::Save(record) => drop(alerts.insert(record.subject.clone(), record)),
                 AlertChange::Forget(subject) => drop(alerts.remove(&subject)),
-                AlertChange::Deliver(_) => {}
+                AlertChange::Deliver(_) | AlertChange::Values { .. } | AlertChange::ForgetValues(_) => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use catalog::PluginSet;
 use config::{Limits, OtlpConfig, TargetConfig};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
 use mail::{Account, PASSWORD, Settings};
-use model::{Outcome, TargetId, Timestamp};
+use model::{Outcome, PluginValues, TargetId, Timestamp};
 use sandbox::{AcceptedSettings, Job, Plugin};
 use scheduler::{Change, TargetSpec};
 use sha2::{Digest, Sha256};
@@ -134,8 +134,20 @@ impl RuntimeTarget {
         if Arc::ptr_eq(&self.known, &before.known) {
             return;
         }
-        let known = before.freeze();
+        let mut known = before.freeze();
+        if self.config.kind != before.config.kind {
+            // What a plugin stores is of no use to a plugin of another kind.
+            known.values = PluginValues::default();
+        }
         *self.known() = known;
+    }
+
+    /// Takes over what a plugin of the same kind stored for `before`.
+    pub(crate) fn keep_values_of(&self, before: &Self) {
+        if !Arc::ptr_eq(&self.known, &before.known) && self.config.kind == before.config.kind {
+            let values = before.known().values.clone();
+            self.known().values = values;
+        }
     }
 
     /// Freezes the known state: polls that end later do not change it. Returns the state.
@@ -194,6 +206,7 @@ impl RuntimeTarget {
             now,
             tape,
             zone: None,
+            stored: self.known().values.clone(),
         }
     }
 

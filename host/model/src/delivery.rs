@@ -1,6 +1,6 @@
 //! Deliveries: notifications on their way to a channel, and what became of them.
 
-use crate::{AlertRecord, Notification, Subject, Timestamp};
+use crate::{AlertRecord, Kind, Notification, PluginValues, Subject, Timestamp};
 use std::sync::Arc;
 
 /// The state of a delivery.
@@ -105,6 +105,17 @@ pub enum AlertChange {
     Forget(Subject),
     /// Stores a delivery, in place of an earlier state of it.
     Deliver(Box<Delivery>),
+    /// Stores what a plugin keeps for a channel.
+    Values {
+        /// The channel.
+        channel: String,
+        /// The kind of the channel.
+        kind: Kind,
+        /// The values.
+        values: PluginValues,
+    },
+    /// Deletes what a plugin kept for a channel.
+    ForgetValues(String),
 }
 
 /// A choice of deliveries.

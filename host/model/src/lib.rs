@@ -47,7 +47,8 @@ pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};
 pub use routing::{RouteExplanation, RouteStep};
 pub use schedule::{Breaker, BreakerState, Cadence, Counters, DeadLetter, DeadReason, Place, Rate, Rates, Schedule};
 pub use state::{
-    DependencyRecord, DependencyState, Observed, PollFailure, TargetInfo, TargetSource, TargetState, Volatile,
+    DependencyRecord, DependencyState, Observed, PluginValues, PollFailure, TargetInfo, TargetSource, TargetState,
+    Volatile,
 };
 pub use surface::{
     Ask, CommandError, Definition, Explanation, KindDescription, LoopState, Phases, PluginState, PluginUsage,

@@ -4,8 +4,12 @@ use crate::{
     BreakerState, Cadence, Dependency, FailureCategory, Json, Kind, LatencyPoint, Place, Sample, Schedule, TargetId,
     Timestamp,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The values that a plugin stored for a target or a channel, by key.
+pub type PluginValues = Arc<BTreeMap<String, Vec<u8>>>;
 
 /// The failure of a poll with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]

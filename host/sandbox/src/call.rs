@@ -8,10 +8,11 @@ use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
 use crate::progress::Open;
+use crate::stored::Stored;
 use egress::Session;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use model::{Cause, Failure, FailureCategory};
+use model::{Cause, Failure, FailureCategory, PluginValues};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,8 @@ pub(crate) struct Call {
     pub clock: CallClock,
     /// The progress of the notification that is sent.
     pub progress: Option<Open>,
+    /// The endpoint's stored values.
+    pub stored: Option<Stored>,
     pub wall: Duration,
     /// The instance slot. It is released after the store is dropped, on whatever thread.
     pub slot: OwnedSemaphorePermit,
@@ -70,6 +73,8 @@ pub struct Usage {
 pub(crate) struct Called<T> {
     pub result: Result<T, Failure>,
     pub usage: Usage,
+    /// The stored values, if the call returned and changed them.
+    pub stored: Option<PluginValues>,
 }
 
 impl Call {
@@ -78,7 +83,7 @@ impl Call {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
         let (limiter, wall) = (Limiter::new(limits.memory), limits.cpu * 20);
-        Self { limits, log, limiter, session: None, clock: CallClock::pure(), progress: None, wall, slot }
+        Self { limits, log, limiter, session: None, clock: CallClock::pure(), progress: None, stored: None, wall, slot }
     }
 }
 
@@ -129,18 +134,18 @@ impl Caller {
             };
             entered.boxed()
         };
-        let Called { result, usage } = self.call_boxed(call, Box::new(enter)).await;
+        let Called { result, usage, stored } = self.call_boxed(call, Box::new(enter)).await;
         let result = result.map(|()| lock(&returned).take().expect("a call that succeeds has returned"));
-        Called { result, usage }
+        Called { result, usage, stored }
     }
 
     /// As [`Self::call`], without a type for each function of the contract: this code is compiled once.
     async fn call_boxed(&self, call: Call, enter: Box<Enter>) -> Called<()> {
         let meter = Arc::new(Meter::default());
-        let Call { limits, log, limiter, session, clock, progress, wall, slot } = call;
+        let Call { limits, log, limiter, session, clock, progress, stored, wall, slot } = call;
         let writer = tracing::enabled!(tracing::Level::DEBUG).then(|| log.clone());
         let requests = session.as_ref().map(|(session, _)| session.clone());
-        let mut state = State::new(limiter, meter.clone(), log).with_clock(clock, progress);
+        let mut state = State::new(limiter, meter.clone(), log).with_clock(clock, progress).with_stored(stored);
         if let Some((session, owner)) = session {
             state = state.with_session(session, self.cache.clone(), owner);
         }
@@ -160,9 +165,11 @@ impl Caller {
             let used = session.usage();
             (usage.requests, usage.bytes, usage.secrets) = (used.requests, used.bytes, session.secrets_used());
         }
+        let mut stored = None;
         let result = match ended {
-            Ok(Ok((result, state))) => {
+            Ok(Ok((result, mut state))) => {
                 (usage.memory, usage.log_lines) = (state.limiter.memory(), state.log_lines());
+                stored = state.take_stored().filter(|_| result.is_ok());
                 result.map_err(|error| fault(&error, &state, &limits))
             }
             Ok(Err(CpuExhausted)) => Err(cpu_fault(&limits)),
@@ -185,7 +192,7 @@ impl Caller {
             writer.written(&output.text());
         }
         let result = result.map_err(|failure| with_output(failure, &output.text()));
-        Called { result, usage }
+        Called { result, usage, stored }
     }
 
     fn store(&self, state: State, limits: &Limits) -> Store<State> {

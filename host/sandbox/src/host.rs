@@ -5,9 +5,10 @@ use crate::cache::{Cache, CacheError, Owner};
 use crate::limits::Limiter;
 use crate::meter::Meter;
 use crate::progress::Open;
+use crate::stored::Stored;
 use crate::zone::Zone;
 use egress::Session;
-use model::{Failure, Timestamp, clean};
+use model::{Failure, PluginValues, Timestamp, clean};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(crate) struct State {
     clock: CallClock,
     /// The progress of the notification that is sent; `None` in other calls.
     progress: Option<Open>,
+    /// The endpoint's stored values; `None` in pure calls.
+    stored: Option<Stored>,
 }
 
 /// The times that a guest sees.
@@ -136,6 +139,7 @@ impl State {
             log,
             clock: CallClock::pure(),
             progress: None,
+            stored: None,
         }
     }
 
@@ -143,6 +147,15 @@ impl State {
         self.session = Some(session);
         self.cache = Some((cache, owner));
         self
+    }
+
+    pub(crate) fn with_stored(self, stored: Option<Stored>) -> Self {
+        Self { stored, ..self }
+    }
+
+    /// Takes the stored values if the guest changed them.
+    pub(crate) fn take_stored(&mut self) -> Option<PluginValues> {
+        self.stored.take().and_then(Stored::into_changed)
     }
 
     pub(crate) fn with_clock(self, clock: CallClock, progress: Option<Open>) -> Self {

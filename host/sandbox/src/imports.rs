@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::wasi;
 
 /// The interfaces of the contract that plugins import.
-const CONTRACT: [&str; 6] = ["cache", "clock", "http", "log", "progress", "types"];
+const CONTRACT: [&str; 7] = ["cache", "clock", "http", "log", "progress", "store", "types"];
 
 /// Refuses an import that this host does not provide.
 pub(crate) fn check_import(name: &str) -> Result<(), Refusal> {

@@ -37,6 +37,7 @@ mod secret_spec;
 mod send;
 mod settings;
 mod setup;
+mod stored;
 mod ticker;
 mod wasi;
 mod zone;

@@ -5,7 +5,7 @@ use crate::plugin::Plugin;
 use crate::run::{Job, Target};
 use crate::zone::Zone;
 use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
-use model::{AlertEvent, Kind, TargetId, Timestamp};
+use model::{AlertEvent, Kind, PluginValues, TargetId, Timestamp};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -170,6 +170,7 @@ impl Recording {
             now: Timestamp::from_millis(self.target.now),
             tape,
             zone: Some(zone),
+            stored: PluginValues::default(),
         })
     }
 }

@@ -12,13 +12,14 @@ use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::plugin::{Plugin, RoleExports};
 use crate::setup::{self, Member};
+use crate::stored::Stored;
 use crate::wasi;
 use crate::zone::Zone;
 use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use machine_code::Backtrace;
-use model::{Cause, Failure, Outcome, TargetId, Timestamp};
+use model::{Cause, Failure, Outcome, PluginValues, TargetId, Timestamp};
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -96,6 +97,8 @@ pub struct Job {
     pub tape: Tape,
     /// The time zone that the plugin sees; `None` for that of the sandbox.
     pub zone: Option<Zone>,
+    /// The values that the plugin stored for this target.
+    pub stored: PluginValues,
 }
 
 /// The data about a target that its plugin gets.
@@ -128,13 +131,21 @@ pub struct Done {
     pub seen: Seen,
     /// The duration of each phase of its requests, as sums.
     pub timing: Timing,
+    /// The values that the plugin stores for the target, if they changed.
+    pub stored: Option<PluginValues>,
 }
 
 impl Done {
     /// A poll that did not get as far as its plugin.
     fn failed(failure: Failure, started: Instant) -> Self {
         let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-        Self { outcome: Outcome::Failure(failure), usage, seen: Seen::default(), timing: Timing::default() }
+        Self {
+            outcome: Outcome::Failure(failure),
+            usage,
+            seen: Seen::default(),
+            timing: Timing::default(),
+            stored: None,
+        }
     }
 }
 
@@ -222,7 +233,13 @@ impl Sandbox {
         }
         let Ok(Ok(slot)) = timeout_at(deadline, self.slots.clone().acquire_owned()).await else {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            return Done { outcome: Outcome::Skipped, usage, seen: Seen::default(), timing: Timing::default() };
+            return Done {
+                outcome: Outcome::Skipped,
+                usage,
+                seen: Seen::default(),
+                timing: Timing::default(),
+                stored: None,
+            };
         };
         let (exports, limits) = (self.exports(&job.plugin).await, job.limits);
         let exports = match exports {
@@ -238,18 +255,18 @@ impl Sandbox {
             };
             (polled.await, store)
         };
-        let Called { result, mut usage } = self.caller.call(call, enter).await;
+        let Called { result, mut usage, stored } = self.caller.call(call, enter).await;
         usage.wall = started.elapsed();
         let (seen, timing) = (session.seen(), session.timing());
         if session.was_starved() {
             // The result says nothing about the target, whatever the plugin returned.
-            return Done { outcome: Outcome::Skipped, usage, seen, timing };
+            return Done { outcome: Outcome::Skipped, usage, seen, timing, stored: None };
         }
         let outcome = match result.and_then(|result| convert::outcome(result, &limits)) {
             Ok(report) => Outcome::Success(report),
             Err(failure) => Outcome::Failure(Failure { cause: cause(&failure, seen), ..failure }),
         };
-        Done { outcome, usage, seen, timing }
+        Done { outcome, usage, seen, timing, stored }
     }
 
     /// Asks a plugin for the other members of a service, in a fresh instance and within the limits of a poll.
@@ -274,7 +291,7 @@ impl Sandbox {
 
     /// Prepares a call that may send requests.
     pub(crate) fn with_session(&self, job: Job, deadline: Instant, slot: OwnedSemaphorePermit) -> Prepared {
-        let Job { plugin, target, grant, limits, now, tape, zone, .. } = job;
+        let Job { plugin, target, grant, limits, now, tape, zone, stored, .. } = job;
         let is_replay = matches!(tape, Tape::Replay(_));
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
@@ -298,6 +315,7 @@ impl Sandbox {
                 end: if is_replay { End::In(wall) } else { End::At(deadline) },
             },
             progress: None,
+            stored: Some(Stored::new(stored)),
             wall,
             slot,
         };

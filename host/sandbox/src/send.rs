@@ -11,7 +11,7 @@ use crate::run::{Job, Prepared, Sandbox};
 use egress::Seen;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
-use model::{Failure, FailureCategory, Notification, NotifiedAlert, Status, Timestamp};
+use model::{Failure, FailureCategory, Notification, NotifiedAlert, PluginValues, Status, Timestamp};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub struct Sent {
     pub usage: Usage,
     /// How its requests ended.
     pub seen: Seen,
+    /// The values that the plugin stores for the channel, if they changed.
+    pub stored: Option<PluginValues>,
 }
 
 impl Sandbox {
@@ -56,7 +58,7 @@ impl Sandbox {
         let failed = move |_| {
             let message = "Polliwog itself failed while it sent this: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            Sent { result: Err(plugin_fault("host_panic", message)), usage, seen: Seen::default() }
+            Sent { result: Err(plugin_fault("host_panic", message)), usage, seen: Seen::default(), stored: None }
         };
         AssertUnwindSafe(self.send_from(started, job, attempt)).catch_unwind().unwrap_or_else(failed).boxed()
     }
@@ -65,13 +67,13 @@ impl Sandbox {
         let deadline = started + job.timeout;
         let Ok(slot) = timeout_at(deadline, self.slot()).await else {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            return Sent { result: Err(no_slot()), usage, seen: Seen::default() };
+            return Sent { result: Err(no_slot()), usage, seen: Seen::default(), stored: None };
         };
         let exports = match self.exports(&job.plugin).await {
             Ok(exports) => exports,
             Err(fault) => {
                 let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-                return Sent { result: Err(fault), usage, seen: Seen::default() };
+                return Sent { result: Err(fault), usage, seen: Seen::default(), stored: None };
             }
         };
         let wire = wire_notification(&attempt);
@@ -98,7 +100,7 @@ impl Sandbox {
         };
         // Without resources of this host, the failure says nothing about the receiver.
         let result = result.map_err(|failure| if session.was_starved() { no_slot() } else { failure });
-        Sent { result, usage, seen: session.seen() }
+        Sent { result, usage, seen: session.seen(), stored: called.stored }
     }
 }
 

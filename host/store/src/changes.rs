@@ -1,6 +1,6 @@
 //! The changes that a poll made to the known state of its target.
 
-use model::{DependencyRecord, FailureCategory, Json, LatencyWindow, PollFailure, Status, Timestamp};
+use model::{DependencyRecord, FailureCategory, Json, LatencyWindow, PluginValues, PollFailure, Status, Timestamp};
 use std::sync::Arc;
 
 /// A change of a dependency's status from one report to the next.
@@ -60,6 +60,8 @@ pub struct Changes {
     pub target: Option<TargetRecord>,
     /// Completed latency windows, each with its dependency's slot.
     pub points: Vec<(u32, LatencyWindow)>,
+    /// The values that the plugin stores, if they changed.
+    pub values: Option<PluginValues>,
 }
 
 /// The stored fields of a target itself.

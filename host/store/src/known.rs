@@ -2,8 +2,8 @@
 
 use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
 use model::{
-    DependencyRecord, DependencyState, Failure, Json, LatencyPoint, LatencyWindow, Outcome, PollFailure, Report,
-    Sketch, Status, Timestamp, Volatile,
+    DependencyRecord, DependencyState, Failure, Json, LatencyPoint, LatencyWindow, Outcome, PluginValues, PollFailure,
+    Report, Sketch, Status, Timestamp, Volatile,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub struct KnownState {
     pub stale_since: Option<Timestamp>,
     /// The time of the last report.
     pub last_report: Option<Timestamp>,
+    /// The values that the plugin stored.
+    pub values: PluginValues,
     next_slot: u32,
     /// The distributions of current latency windows with several measurements, by slot.
     sketches: HashMap<u32, Sketch>,
@@ -72,6 +74,12 @@ impl KnownState {
             false => self.places(&report.dependencies).iter().any(Option::is_some),
         };
         if is_known { Outcome::Success(report) } else { Outcome::Failure(*error) }
+    }
+
+    /// Keeps the values that the plugin stored.
+    pub fn keep_values(&mut self, values: PluginValues, changes: &mut Changes) {
+        self.values = values.clone();
+        changes.values = Some(values);
     }
 
     /// Merges an outcome into the known state and returns the changes.

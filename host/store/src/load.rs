@@ -5,7 +5,7 @@ use crate::record::StoredSchedule;
 use crate::single::Singles;
 use crate::sqlite::connect;
 use crate::tables::target::TargetRow;
-use crate::tables::{dependency, journal, target};
+use crate::tables::{dependency, journal, plugin_value, target};
 use crate::wire::{LiveWire, Rest, Row, ScheduleWire, Snapshot, StoredPoint, TargetState, WindowWire};
 use model::{DependencyRecord, DependencyState, Kind, TargetId, Timestamp, Volatile};
 use rusqlite::Connection;
@@ -71,10 +71,11 @@ pub(crate) fn load(
 ) -> rusqlite::Result<Everything> {
     let (dependencies, rest) = thread::scope(|scope| {
         let dependencies = scope.spawn(|| dependency::all(&connect(path)?));
-        let rest = journaled(connection).and_then(|journal| Ok((journal, target::all(connection)?)));
+        let values = || Ok::<_, rusqlite::Error>((target::all(connection)?, plugin_value::all(connection)?));
+        let rest = journaled(connection).and_then(|journal| Ok((journal, values()?)));
         (dependencies.join().unwrap_or_else(|panic| resume_unwind(panic)), rest)
     });
-    let (mut dependencies, (mut journal, rows)) = (dependencies?, rest?);
+    let (mut dependencies, (mut journal, (rows, mut values))) = (dependencies?, rest?);
     journal.points.extend_from_slice(unjournaled);
     journal.settle();
     let mut numbers = HashMap::with_capacity(rows.len());
@@ -90,6 +91,8 @@ pub(crate) fn load(
         // Without a stored time, the target has reported when its dependencies changed.
         let changed = records.iter().map(|record| record.last_status_change.unwrap_or(record.first_seen)).max();
         known.last_report = report.or(changed);
+        let of_kind = values.remove(&num).filter(|(stored, _)| stored == kind.as_str());
+        known.values = of_kind.map(|(_, values)| values).unwrap_or_default();
         let known = known.restored(states(records, snapshot.as_ref()), next_slot);
         numbers.insert(id.clone(), num);
         targets.insert(id, Loaded { kind, known, schedule });

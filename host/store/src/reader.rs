@@ -4,13 +4,13 @@
 
 use crate::tables::tier::{self, Tier};
 use crate::tables::{
-    alert, delivery, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target,
-    token, transition,
+    alert, delivery, error, event, fleet, fleet_kept, gap, journal, latency, plugin_value, poll_error, session,
+    setting, target, token, transition,
 };
 use crate::wire::StoredPoint;
 use model::{
     AlertRecord, Delivery, DeliveryFilter, DeploymentReport, FleetPlace, History, KeptPlace, KeptRecord,
-    LatencySummary, QueuedRecord, SequencedEvent, Session, TargetId, Timestamp, Token,
+    LatencySummary, PluginValues, QueuedRecord, SequencedEvent, Session, TargetId, Timestamp, Token,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,6 +186,11 @@ impl Reader {
     /// Returns all alerts, by subject.
     pub fn alerts(&self) -> Result<Vec<AlertRecord>, ReadError> {
         self.with(alert::all)
+    }
+
+    /// Returns what plugins stored for channels, with the kind that stored it, by channel.
+    pub fn channel_values(&self) -> Result<BTreeMap<String, (String, PluginValues)>, ReadError> {
+        self.with(plugin_value::channels)
     }
 
     /// Returns the deliveries that wait, the oldest first, and the number of the last one of all.

@@ -3,8 +3,8 @@
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
 use crate::tables::{
-    alert, delivery, dependency, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting,
-    target, tier, token, transition,
+    alert, delivery, dependency, error, event, fleet, fleet_kept, gap, journal, latency, plugin_value, poll_error,
+    session, setting, target, tier, token, transition,
 };
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
@@ -65,8 +65,11 @@ const V14: [&str; 1] = [dependency::V14];
 /// Adds the progress of deliveries.
 const V15: [&str; 1] = [delivery::V15];
 
+/// Adds the values that plugins store.
+const V16: [&str; 1] = [plugin_value::V16];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 15] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10, &V11, &V12, &V13, &V14, &V15];
+const VERSIONS: [&[&str]; 16] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10, &V11, &V12, &V13, &V14, &V15, &V16];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;
@@ -184,6 +187,14 @@ fn copy(connection: &Connection, path: &Path, version: usize) -> Result<(), Migr
     connection.execute("VACUUM INTO ?1", [text]).map(drop).map_err(|error| failed(&error))
 }
 
+/// Creates a database as a version of the schema left it.
+#[cfg(test)]
+pub(crate) fn create(path: &Path, version: usize) -> Connection {
+    let (mut connection, statements) = (Connection::open(path).unwrap(), statements());
+    Migrations::new(steps(&statements)).to_version(&mut connection, version).unwrap();
+    connection
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,13 +229,27 @@ mod tests {
     }
 
     #[test]
+    fn a_parent_becomes_what_a_dependency_runs_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.db");
+        let mut connection = create(&path, 13);
+        let insert = "INSERT INTO dependency (target, slot, name, type, status, skipped, parent, first_seen)
+                      VALUES (1, ?1, ?2, 'other', 'ok', 0, ?3, 0)";
+        connection.execute(insert, rusqlite::params![0, "vm", "node"]).unwrap();
+        connection.execute(insert, rusqlite::params![1, "node", rusqlite::types::Null]).unwrap();
+        migrate(&mut connection, &path).unwrap();
+        let mut records = dependency::all(&connection).unwrap().remove(&1).unwrap();
+        records.sort_by_key(|record| record.slot);
+        let runs_on: Vec<&[String]> = records.iter().map(|record| &record.reported.runs_on[..]).collect();
+        assert_eq!(runs_on, [&["node".to_owned()][..], &[]]);
+    }
+
+    #[test]
     fn a_database_of_each_earlier_version_is_migrated() {
         let folder = tempfile::tempdir().unwrap();
-        let statements = statements();
-        for version in 1..statements.len() {
+        for version in 1..VERSIONS.len() {
             let path = folder.path().join(format!("{version}.db"));
-            let mut connection = Connection::open(&path).unwrap();
-            Migrations::new(steps(&statements)).to_version(&mut connection, version).unwrap();
+            let mut connection = create(&path, version);
             migrate(&mut connection, &path).unwrap();
             let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
             assert_eq!(found, APPLICATION);

@@ -13,6 +13,7 @@ use model::{
     Sketch, Status, TargetId, Timestamp, Token,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -88,6 +89,7 @@ struct ChangesWire {
     poll_error: Option<Option<FailureWire>>,
     target: Option<TargetWire>,
     points: Vec<(u32, PointWire)>,
+    values: Option<BTreeMap<String, Vec<u8>>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -294,6 +296,7 @@ impl ChangesWire {
                 (target.warnings.clone(), failed, target.stale_since.map(Timestamp::as_millis))
             }),
             points: changes.points.iter().map(|(slot, window)| (*slot, window.point.into())).collect(),
+            values: changes.values.as_deref().cloned(),
         }
     }
 
@@ -335,6 +338,7 @@ impl ChangesWire {
             points: (self.points.into_iter())
                 .map(|(slot, point)| (slot, LatencyWindow { point: point.into(), sketch: Sketch::default() }))
                 .collect(),
+            values: self.values.map(Arc::new),
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod gap;
 pub(crate) mod history;
 pub(crate) mod journal;
 pub(crate) mod latency;
+pub(crate) mod plugin_value;
 pub(crate) mod poll_error;
 pub(crate) mod session;
 pub(crate) mod setting;

@@ -90,7 +90,7 @@ fn without_an_answer_the_known_certificate_is_kept() {
 
 /// Returns the problems of settings.
 fn told(settings: &str) -> String {
-    check_settings::<Http>(settings).iter().map(SettingsProblem::to_string).collect::<Vec<_>>().join("; ")
+    check_settings::<Http>(settings).iter().map(SettingsProblem::sentence).collect::<Vec<_>>().join("; ")
 }
 
 #[test]

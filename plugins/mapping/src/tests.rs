@@ -205,7 +205,7 @@ fn a_missing_root_or_an_invalid_body_fails_the_poll() {
 
 /// Returns the problems of a mapping.
 fn told(mapping: &str) -> String {
-    check_settings::<MappingPoller>(mapping).iter().map(SettingsProblem::to_string).collect::<Vec<_>>().join("; ")
+    check_settings::<MappingPoller>(mapping).iter().map(SettingsProblem::sentence).collect::<Vec<_>>().join("; ")
 }
 
 #[test]

@@ -58,7 +58,7 @@ mod tests {
         let wrong = AgeRule { of: Patterns::default(), ..rule("", 1.0) };
         let problems = AgeRule::problems(&[rule("x", -1.0), wrong], "groups.ages");
         assert_eq!(
-            problems.iter().map(SettingsProblem::to_string).collect::<Vec<_>>(),
+            problems.iter().map(SettingsProblem::sentence).collect::<Vec<_>>(),
             [
                 "groups.ages.0.warning_hours: it is -1: write 0 for never, or a number above it",
                 "groups.ages.1.for: it is empty: write names or patterns",

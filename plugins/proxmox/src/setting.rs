@@ -15,6 +15,6 @@ mod tests {
     fn a_path_becomes_a_pointer() {
         let problem = problem_of("groups.ages[0].for", "it is empty".to_owned());
         assert_eq!(problem.setting.as_deref(), Some("/groups/ages/0/for"));
-        assert_eq!(problem.to_string(), "groups.ages.0.for: it is empty");
+        assert_eq!(problem.sentence(), "groups.ages.0.for: it is empty");
     }
 }

@@ -136,6 +136,8 @@ export const cache: {
   set(key: string, value: Uint8Array, ttlMs: number): void;
   remove(key: string): void;
 };
+/** Values that last over restarts and versions: at most 64 KiB and 64 keys. */
+export const store: { get(key: string): string | undefined; set(key: string, text: string): void; remove(key: string): void; keys(): string[] };
 export const ok: (name: string, more?: More) => Dependency;
 export const warning: (name: string, why: string, more?: More) => Dependency;
 export const critical: (name: string, why: string, more?: More) => Dependency;

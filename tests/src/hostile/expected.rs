@@ -82,9 +82,9 @@ impl Expect {
 
 /// Returns the result of sending a notification in the form of a poll's. A notification that was taken is a report.
 pub(super) fn sent(sent: Sent) -> Done {
-    let Sent { result, usage, seen } = sent;
+    let Sent { result, usage, seen, stored } = sent;
     let outcome = result.map_or_else(Outcome::Failure, |()| Outcome::Success(Report::default()));
-    Done { outcome, usage, seen, timing: Timing::default() }
+    Done { outcome, usage, seen, timing: Timing::default(), stored }
 }
 
 /// Returns whether every dependency has the expected title. The guests write the error codes of their attempts there.
@@ -208,6 +208,8 @@ expect! {
     too_many_samples: Fault("too_many_samples");
     too_many_kept: Fault("too_many_kept");
     too_many_gone: Fault("too_many_gone");
+    store_overflows: Fault("panic");
+    stores_a_count: Reports(|report| report.dependencies[0].code == Some(1));
     name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "omitted"));
     warns_without_end: Reports(|report| {
         report.warnings.len() == 1000 && report.warnings.iter().all(|warning| warning.len() <= 1024)

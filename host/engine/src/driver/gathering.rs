@@ -45,13 +45,15 @@ pub(super) fn merge(held: &mut Changes, more: Changes) {
     held.details.retain(|record| !names.contains(record.reported.name.as_str()));
     drop(names);
     held.details.extend(more.details);
+    held.values = more.values.or(held.values.take());
     held.points.extend(more.points);
     let surplus = held.points.len().saturating_sub(POINTS);
     held.points.drain(..surplus);
 }
 
-/// Removes the details that a commit supersedes. An older description must not overwrite it.
+/// Removes the details and values that a commit supersedes. Older ones must not overwrite it.
 pub(super) fn forget_details(held: &mut Changes, commit: &Changes) {
+    held.values.take_if(|_| commit.values.is_some());
     let changed = commit.urgent.iter().chain(&commit.details).map(|record| record.reported.name.as_str());
     let names: HashSet<&str> = changed.chain(commit.forgotten.iter().map(String::as_str)).collect();
     if !names.is_empty() {

@@ -75,7 +75,7 @@ impl Drop for Guard {
 }
 
 fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Aliases) -> Finished {
-    let Done { outcome, usage, timing, .. } = done;
+    let Done { outcome, usage, timing, stored, .. } = done;
     let mut known = target.known();
     let outcome = known.judged(outcome);
     let (failure, samples, reported) = match &outcome {
@@ -87,7 +87,10 @@ fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Ali
     let next_poll = if let Outcome::Success(report) = &outcome { report.next_poll } else { None };
     // The state of a target that was removed, or whose definition changed, is final.
     let merged = !target.is_frozen();
-    let changes = if merged { known.merge(outcome, at, aliases) } else { Changes::default() };
+    let mut changes = if merged { known.merge(outcome, at, aliases) } else { Changes::default() };
+    if let Some(values) = stored.filter(|_| merged) {
+        known.keep_values(values, &mut changes);
+    }
     let finish = match &failure {
         _ if skipped => Finish::Skipped,
         None => Finish::Success { changed: !changes.transitions.is_empty(), critical: known.is_critical(), next_poll },

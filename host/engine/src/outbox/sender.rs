@@ -4,8 +4,8 @@ use crate::target::RuntimeTarget;
 use catalog::Served;
 use egress::{Egress, Tape};
 use mail::Account;
-use model::{Failure, Timestamp};
-use sandbox::{Attempt, Sandbox};
+use model::{Failure, PluginValues, Timestamp};
+use sandbox::{Attempt, Sandbox, Sent};
 use std::sync::Arc;
 
 /// The sender of a channel's notifications.
@@ -17,20 +17,33 @@ pub(super) enum Sender {
     Mail(Arc<Account>),
 }
 
+/// The end of an attempt.
+pub(super) struct Attempted {
+    /// Why a part of the receivers was refused, or why the attempt failed.
+    pub result: Result<Option<String>, Failure>,
+    /// The values that the plugin stores for the channel, if they changed.
+    pub stored: Option<PluginValues>,
+}
+
 impl Sender {
-    /// Makes one attempt for a channel. Returns why a part of the receivers was refused.
+    /// Makes one attempt for a channel.
     pub(super) async fn send(
         &self,
         (sandbox, egress): (&Sandbox, &Egress),
         channel: &RuntimeTarget,
         attempt: Attempt,
         now: Timestamp,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Attempted {
         match self {
             Self::Plugin(served) => {
-                sandbox.send(channel.job(&served.plugin, now, Tape::Off), attempt).await.result.map(|()| None)
+                let Sent { result, stored, .. } =
+                    sandbox.send(channel.job(&served.plugin, now, Tape::Off), attempt).await;
+                Attempted { result: result.map(|()| None), stored }
             }
-            Self::Mail(account) => account.send(egress, &attempt.notification, now, channel.timeout).await,
+            Self::Mail(account) => {
+                let result = account.send(egress, &attempt.notification, now, channel.timeout).await;
+                Attempted { result, stored: None }
+            }
         }
     }
 }

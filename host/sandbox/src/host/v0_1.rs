@@ -3,6 +3,7 @@
 use super::State;
 use crate::cache::CacheError;
 use crate::convert;
+use crate::stored::{StoreError, Stored};
 use egress::ErrorClass;
 use model::{Timestamp, clean};
 use std::time::Duration;
@@ -31,7 +32,7 @@ mod generated {
 }
 
 pub(crate) use generated::exports::polliwog::plugin::{definition, notifier, poller, setup};
-pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, progress, types};
+pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, progress, store, types};
 
 impl types::Host for State {}
 
@@ -118,6 +119,31 @@ impl progress::Host for State {
         let failure = convert::failure(types::Error::Permanent(reason));
         self.record(fingerprint, Some(failure)).await;
         Ok(())
+    }
+}
+
+impl store::Host for State {
+    async fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
+        Ok(self.stored.as_ref().and_then(|stored| stored.get(&key)))
+    }
+
+    async fn set(&mut self, key: String, value: Vec<u8>) -> Result<Result<(), store::StoreError>> {
+        let Some(stored) = &mut self.stored else { return Ok(Err(store::StoreError::Unavailable)) };
+        Ok(stored.set(key, value).map_err(|error| match error {
+            StoreError::InvalidArgument => store::StoreError::InvalidArgument,
+            StoreError::Full => store::StoreError::Full,
+        }))
+    }
+
+    async fn remove(&mut self, key: String) -> Result<()> {
+        if let Some(stored) = &mut self.stored {
+            stored.remove(&key);
+        }
+        Ok(())
+    }
+
+    async fn keys(&mut self) -> Result<Vec<String>> {
+        Ok(self.stored.as_ref().map(Stored::keys).unwrap_or_default())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::wire::encode;
 use flate2::Compression;
 use flate2::read::DeflateEncoder;
 use model::{Kind, Schedule, TargetId, Timestamp};
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use std::io::Read;
 use std::path::Path;
 
@@ -102,10 +102,9 @@ fn open(path: &Path) -> Opened {
 fn a_database_of_the_version_before_keeps_its_state_and_its_latencies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.db");
-    open(&path).store.close(Timestamp::from_millis(0));
     let id = TargetId::new("a").unwrap();
     {
-        let connection = Connection::open(&path).unwrap();
+        let connection = crate::schema::create(&path, 12);
         let num = target::number(&connection, 1, &id, &Kind::new("http").unwrap()).unwrap();
         let Journal { at, ended, mut snapshots } = journal();
         snapshots.truncate(1);
@@ -120,7 +119,6 @@ fn a_database_of_the_version_before_keeps_its_state_and_its_latencies() {
         run("DELETE FROM journal", &[]);
         run("INSERT INTO journal (body, points) VALUES (?1, ?2)", params![body, owned]);
         run("INSERT INTO latency_recent (id, points) VALUES (?1, ?2)", params![num, block]);
-        connection.pragma_update(None, "user_version", 12).unwrap();
     }
     // Read from the rows as they are, then as this version writes them.
     for _ in 0..3 {

@@ -2,7 +2,7 @@
 //!
 //! The columns identify an alert; the rest of its record is JSON.
 
-use crate::tables::delivery;
+use crate::tables::{delivery, plugin_value};
 use model::{
     Acknowledgement, AlertChange, AlertEvent, AlertRecord, AlertState, Class, LastNotified, Resolution, Status,
     Subject, TargetTraits, Timestamp,
@@ -151,6 +151,10 @@ pub(crate) fn apply(connection: &Connection, change: &AlertChange) -> rusqlite::
                        ON CONFLICT (class, name, dependency) DO UPDATE SET record = excluded.record";
             connection.prepare_cached(sql)?.execute(params![class, name, dependency, json])?;
         }
+        AlertChange::Values { channel, kind, values } => {
+            plugin_value::write_channel(connection, channel, kind.as_str(), values)?;
+        }
+        AlertChange::ForgetValues(channel) => plugin_value::delete_channel(connection, channel)?,
         AlertChange::Forget(subject) => {
             let (class, name, dependency) = wire_of(subject);
             let sql = "DELETE FROM alert WHERE class = ?1 AND name = ?2 AND dependency = ?3";

@@ -26,7 +26,7 @@ CREATE TABLE target (
 pub(crate) const V6: &str = "ALTER TABLE target ADD COLUMN next_slot INTEGER NOT NULL DEFAULT 0;\n";
 
 /// Tables whose column `target` holds a target's number, and whose rows are deleted with the target.
-const DEPENDENT: [&str; 4] = ["dependency", "transition", "error_history", "poll_error_history"];
+const DEPENDENT: [&str; 5] = ["dependency", "transition", "error_history", "poll_error_history", "plugin_value"];
 
 /// A row of the table.
 pub(crate) struct TargetRow {

@@ -8,7 +8,8 @@ use crate::load::journaled;
 use crate::record::{Commit, Progress};
 use crate::tables::history::Place;
 use crate::tables::{
-    alert, dependency, error, event, fleet, journal, latency, poll_error, session, setting, target, token, transition,
+    alert, dependency, error, event, fleet, journal, latency, plugin_value, poll_error, session, setting, target,
+    token, transition,
 };
 use crate::wire::{LiveWire, Rest, Row, ScheduleWire, Snapshot, StoredPoint, TargetState};
 use model::{AccessChange, Event, FleetChange, FleetRecord, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
@@ -43,6 +44,7 @@ pub(super) fn write_commit(
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<Vec<SequencedEvent>> {
     write_changes(transaction, num, (&commit.changes, commit.at), pending)?;
+    write_values(transaction, num, &commit.kind, &commit.changes)?;
     pending.unjournaled.extend(points(&commit.changes.points).map(|point| (num, point)));
     if let Some(schedule) = &commit.schedule {
         pending.version += 1;
@@ -56,6 +58,12 @@ pub(super) fn write_commit(
         fleet::apply(transaction, &FleetChange::Record(FleetRecord::Report(report.clone())))?;
     }
     write_events(transaction, &commit.events, pending)
+}
+
+/// Writes what the plugin of a kind stores.
+fn write_values(transaction: &Transaction<'_>, num: i64, kind: &Kind, changes: &Changes) -> rusqlite::Result<()> {
+    let values = changes.values.as_ref();
+    values.map_or(Ok(()), |values| plugin_value::write(transaction, num, kind.as_str(), values))
 }
 
 fn write_changes(
@@ -168,6 +176,7 @@ pub(super) fn write_progress(
     for ((num, p), version) in numbered.into_iter().zip(pending.version + 1..) {
         let report = p.last_report.unwrap_or_default();
         write_changes(transaction, num, (&p.changes, report), pending)?;
+        write_values(transaction, num, &p.kind, &p.changes)?;
         let mut rest = ScheduleWire::from(&p.schedule);
         let moving = rest.split();
         let lives: Vec<LiveWire> =

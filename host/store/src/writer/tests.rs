@@ -96,6 +96,40 @@ fn eventually<T>(expected: &str, mut read: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
+fn what_a_plugin_stores_lasts_until_its_target_is_forgotten_or_is_of_another_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let values = |text: &str| Arc::new([("key".to_owned(), text.as_bytes().to_vec())].into());
+    let stored = |kind: Kind| {
+        let (store, loaded, _) = open(folder.path());
+        store.close(at(900));
+        loaded.get(&id("a")).map(|loaded| (loaded.kind == kind, loaded.known.values.get("key").cloned()))
+    };
+    let (store, _, acknowledged) = open(folder.path());
+    let mut known = KnownState::default();
+    let mut first = commit(&mut known, report(Status::Ok, 4.0), 10);
+    known.keep_values(values("one"), &mut first.changes);
+    assert!(!crate::Changes { values: Some(values("one")), ..Default::default() }.is_urgent(), "no commit of its own");
+    store.writer().commit(first, None);
+    acknowledged.recv().unwrap();
+    store.close(at(20));
+    assert_eq!(stored(kind()), Some((true, Some(b"one".to_vec()))));
+    // With a flush.
+    let (store, _, _) = open(folder.path());
+    let mut later = progress(&known, 30);
+    known.keep_values(values("two"), &mut later.changes);
+    store.writer().progress(vec![later], at(40), true);
+    store.close(at(50));
+    assert_eq!(stored(kind()), Some((true, Some(b"two".to_vec()))));
+    let (store, _, _) = open(folder.path());
+    store.writer().forget(id("a"));
+    store.close(at(60));
+    assert_eq!(stored(kind()), None);
+    let count = "SELECT count(*) FROM plugin_value";
+    let connection = Connection::open(folder.path().join("p.db")).unwrap();
+    assert_eq!(connection.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[test]
 fn committed_state_is_restored() {
     let folder = tempfile::tempdir().unwrap();
     let (store, loaded, acknowledged) = open(folder.path());

@@ -85,7 +85,7 @@ pub(crate) async fn replay(
             let notification = sample_notification(job.target.id.as_str(), event, job.now);
             let (progress, now) = (Arc::new(Collected::default()), job.now);
             let attempt = Attempt::first(notification, now, progress.clone());
-            let Sent { result, usage, seen } = sandbox.send(job, attempt).await;
+            let Sent { result, usage, seen, .. } = sandbox.send(job, attempt).await;
             let failure = result.err();
             let failed = failure.clone().map(|failure| result_json(&Outcome::Failure(failure)));
             let mut result = failed.unwrap_or_else(|| json!({ "taken": true }));

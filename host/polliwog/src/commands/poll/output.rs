@@ -70,7 +70,6 @@ pub(crate) fn result_json(result: &Outcome) -> Value {
             })
         }).collect::<Vec<_>>(),
         "warnings": report.warnings,
-        "nextPollMs": report.next_poll.map(milliseconds),
     })
 }
 
