@@ -41,10 +41,21 @@ fn main() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let texts = texts();
     let mut list = String::new();
-    for (name, file) in build("..", &Components::ExamplesOf("tests/guests", &names), &["tests/guests"]) {
+    let guests = Components::Examples { folder: "tests/guests", features: "component", noun: "guests", names: &names };
+    for (name, file) in build("..", &guests, &["tests/guests"]) {
         let constant = name.replace('-', "_").to_uppercase();
         writeln!(list, "/// The guest `{name}`.\npub const {constant}: &[u8] = include_bytes!({file:?});")
             .expect("writing to a string never fails");
+    }
+    let examples = ["counter", "log_in", "notifier", "queue_depth", "signed_webhook"];
+    let examples = Components::Examples { folder: "sdk", features: "", noun: "examples of the SDK", names: &examples };
+    for (name, file) in build("..", &examples, &[]) {
+        let constant = name.to_uppercase();
+        writeln!(
+            list,
+            "/// The example `{name}` of the SDK.\npub const SDK_{constant}: &[u8] = include_bytes!({file:?});"
+        )
+        .expect("writing to a string never fails");
     }
     for (name, file) in &texts {
         let constant = name.replace('-', "_").to_uppercase();

@@ -48,10 +48,10 @@ build_python() {
 # An exception in the author's code must be reported as the plugin's fault, with its message, file and line, and without
 # output of the language's runtime. Before it, the plugin sends a request that the host signs and authenticates.
 throws() { # component, expected message
-    local output
+    local output settings='{"fails": true, "limit": 1}'
     : >accepted
     output=$(cd "$(dirname "$1")" && KEY=s3cr3t-key polliwog poll --plugin "$(basename "$1")" --secret key=env:KEY \
-        --url "http://127.0.0.1:$(cat "$work/port")/queues" || true)
+        --url "http://127.0.0.1:$(cat "$work/port")/queues" --settings "$settings" || true)
     if [[ $output == *"panic (plugin)"*"$2"* && $output != *mozalloc* && $output != *initializer* ]]; then
         printf '%s: %s\n' "$1" "$2"
     else
@@ -73,11 +73,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path == "/page":
+            return self.answer("page")
         signature = hmac.new(b"s3cr3t-key", b"1." + body, hashlib.sha256).hexdigest()
         login = "Basic " + base64.b64encode(b"me:s3cr3t-key").decode()
         is_signed = self.headers["x-signature"] == f"v1={signature}" and self.headers["authorization"] == login
+        self.answer("signed" if is_signed else f"refused {self.headers}")
+
+    def answer(self, what):
         with open("accepted", "a") as file:
-            file.write("signed\n" if is_signed else f"refused {self.headers}\n")
+            file.write(what + "\n")
         self.send_response(204)
         self.end_headers()
 
@@ -102,20 +107,76 @@ path rust target/wasm32-wasip2/release/queues_rust.wasm
 path js queues-js.wasm
 path python queues-python.wasm
 
+# A plugin that uses every interface of the contract: both languages must report the same, poll after poll.
+everything() { # component
+    local component=$1 settings='{"old": 7}'
+    : >accepted
+    (cd "$(dirname "$component")" && KEY=s3cr3t-key polliwog poll --plugin "$(basename "$component")" \
+        --secret key=env:KEY --url "http://127.0.0.1:$(cat "$work/port")/queues" --settings "$settings" --polls 2 --json) \
+        >everything.json || [ $? -lt 3 ]
+    python3 everything.py "$component" <everything.json
+    [ "$(grep -cx signed accepted)" = 2 ] || { echo "$component: the server did not accept signed requests" >&2 && return 1; }
+}
+cat >everything.py <<'EOF'
+import json, sys
+
+polls = json.load(sys.stdin)
+keys = ("name", "status", "errorMessage", "runsOn", "skipped", "independent", "link")
+found = [[{key: one[key] for key in keys if one.get(key)} for one in poll["dependencies"]] for poll in polls]
+rack = {"name": "rack", "status": "ok", "link": "http://rack.example/"}
+expected = [
+    [{"name": "vm", "status": "warning", "errorMessage": f"poll {number} of limit 7", "runsOn": ["rack"], "independent": True},
+     rack, {"name": "old", "status": "ok", "skipped": True}]
+    for number in (1, 2)
+]
+assert found == expected, f"{sys.argv[1]}: {json.dumps(found)}, expected {json.dumps(expected)}"
+print(f"{sys.argv[1]}: both polls are as expected")
+EOF
+
 mkdir -p queues-js/lib
 cat >queues-js/lib/util.js <<'EOF'
 import { auth, http, part, sign, signature } from "../polliwog.js";
-export function deep(value) {
+export function post() {
   const signatures = [sign("v1", "hmac-sha256", { key: [part.secret("key")], input: ["1.", part.body] })];
   const headers = { "x-signature": `v1=${signature("v1")}` };
   http.send("/hook", { method: "POST", body: "text", headers, signatures, authentication: auth.basic("me", "key") });
-  return value.missing.more;
 }
+export const deep = (value) => value.missing.more;
 EOF
-sed -i '1i import { deep } from "./lib/util.js";' queues-js/plugin.js
-sed -i 's|const queues = entries.*|const queues = deep({});|' queues-js/plugin.js
+cat >queues-js/plugin.js <<'EOF'
+import { cache, gauge, http, json, now, ok, plugin, remainingMs, store, timeZone, utcOffsetMinutes, warning } from "./polliwog.js";
+import { deep, post } from "./lib/util.js";
+export const { definition, poller } = plugin({
+  kind: "queues-js", title: "Everything", version: "0.2.0", summary: "Every interface", settingsVersion: 2,
+  settings: { limit: { type: "number", default: 5 }, fails: { type: "boolean", default: false } },
+  secrets: [{ name: "key", description: "the key of signatures" }],
+  migrate: (_, { old }) => ({ limit: old }),
+  poll(target, settings) {
+    const { mail } = json(http.getCached("", 60_000));
+    post();
+    if (settings.fails) deep({});
+    const polls = Number(store.get("polls") ?? "0") + 1;
+    store.set("polls", String(polls));
+    cache.set("mail", new Uint8Array([mail]), 60_000);
+    const clock = [now() > 1e12, remainingMs() <= target.timeoutMs, timeZone() !== "", utcOffsetMinutes() % 15 === 0];
+    const sees = clock.every(Boolean) && cache.get("mail")[0] === 12 && store.keys().length === 1;
+    const why = sees ? `poll ${polls} of limit ${settings.limit}` : "a value is missing";
+    return {
+      dependencies: [
+        warning("vm", why, { runsOn: "rack", independent: true, validForMs: 60_000 }),
+        ok("rack", { link: "http://rack.example/" }),
+        ok("old", { skipped: true }),
+      ],
+      gone: ["vm/"],
+      samples: [gauge("queue_messages", mail, {}, { help: "Messages.", unit: "messages", dependency: "vm" })],
+      nextPollMs: 5000,
+    };
+  },
+});
+EOF
 run queues-js npm run --silent build
-throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:6, called by plugin.js:"
+everything queues-js/queues-js.wasm
+throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:7, called by plugin.js:"
 cat >queues-python/hook.py <<'EOF'
 from polliwog import basic_auth, body_part, secret_part, send, sign, signature
 
@@ -125,9 +186,65 @@ def post() -> None:
     headers = {"x-signature": "v1=" + signature("v1")}
     send("/hook", method="POST", body=b"text", headers=headers, signatures=signatures, authentication=basic_auth("me", "key"))
 EOF
-sed -i 's|^from polliwog import|import hook\nfrom polliwog import|; s|queues = {name: number.*|hook.post(); queues = {}["missing"]|' \
-    queues-python/app.py
+cat >queues-python/app.py <<'EOF'
+from wit_world import exports
+
+import hook
+from polliwog import (
+    Plugin, cache, gauge, get_cached, json, now, ok, remaining_ms, report, secret_spec, store, time_zone, utc_offset_minutes, warning,
+)
+
+
+def poll(target, settings):
+    mail = json(get_cached("", 60_000))["mail"]
+    hook.post()
+    if settings["fails"]:
+        {}["missing"]
+    polls = int(store.get("polls") or b"0") + 1
+    store.set("polls", str(polls).encode())
+    cache.set("mail", bytes([mail]), 60_000)
+    clock = [now() > 1e12, remaining_ms() <= target.timeout_ms, time_zone() != "", utc_offset_minutes() % 15 == 0]
+    sees = all(clock) and cache.get("mail") == b"\x0c" and len(store.keys()) == 1
+    why = f"poll {polls} of limit {settings['limit']}" if sees else "a value is missing"
+    return report(
+        [
+            warning("vm", why, runs_on="rack", independent=True, valid_for_ms=60_000),
+            ok("rack", link="http://rack.example/"),
+            ok("old", skipped=True),
+        ],
+        gone=["vm/"],
+        samples=[gauge("queue_messages", mail, help="Messages.", unit="messages", dependency="vm")],
+        next_poll_ms=5000,
+    )
+
+
+plugin = Plugin(
+    kind="queues-python",
+    title="Everything",
+    version="0.2.0",
+    summary="Every interface",
+    settings_version=2,
+    settings={"limit": {"type": "number", "default": 5}, "fails": {"type": "boolean", "default": False}},
+    secrets=[secret_spec("key", "the key of signatures")],
+    migrate=lambda version, settings: {"limit": settings["old"]},
+    poll=poll,
+)
+Definition, Poller = plugin.export(exports)
+EOF
 run queues-python sh build.sh
+everything queues-python/queues-python.wasm
 throws queues-python/queues-python.wasm "KeyError: 'missing' (app.py, line "
+
+# A notifier that records the progress of each alert.
+notifies() { # language component
+    run . polliwog plugin new "pages-$1" --lang "$1" --notifier
+    "build_$1" "pages-$1"
+    : >accepted
+    run "pages-$1" polliwog plugin send "$2" --url "http://127.0.0.1:$(cat "$work/port")/page"
+    grep -qx page accepted || { echo "pages-$1: the server received no notification" >&2 && return 1; }
+}
+notifies rust target/wasm32-wasip2/release/pages_rust.wasm
+notifies js pages-js.wasm
+notifies python pages-python.wasm
 echo
 echo "all three languages passed"

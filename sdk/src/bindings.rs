@@ -6260,8 +6260,8 @@ pub mod exports {
                     /// Returns how to send to this kind of receiver. Pure. Called when the plugin is loaded.
                     #[allow(async_fn_in_trait)]
                     fn describe_delivery() -> DeliveryRules;
-                    /// Sends one notification to a channel. A plugin that sends alerts in several requests tells `progress` after each, so that
-                    /// a later attempt contains only the others.
+                    /// Sends one notification to a channel. A plugin that sends alerts in several requests records each in `progress`, so
+                    /// that a later attempt contains only the others.
                     #[allow(async_fn_in_trait)]
                     fn send(
                         channel: Endpoint,
@@ -6338,7 +6338,7 @@ pub mod exports {
                     pub kind: ::core::option::Option<_rt::String>,
                     /// Whether it works.
                     pub status: Status,
-                    /// What is true of it.
+                    /// Facts about it.
                     pub flags: DependencyFlags,
                     /// The code of the source, for example an HTTP status or an exit code.
                     pub code: ::core::option::Option<i32>,

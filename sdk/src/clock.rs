@@ -14,8 +14,8 @@ pub fn now() -> i64 {
     transport::now()
 }
 
-/// Returns the offset from UTC of the operator's time zone at a time (milliseconds since the Unix epoch), in minutes, east
-/// positive.
+/// Returns the offset from UTC of the operator's time zone at a time (milliseconds since the Unix epoch), in minutes,
+/// east positive.
 #[must_use]
 pub fn utc_offset_minutes(at: i64) -> i32 {
     transport::utc_offset_minutes(at)

@@ -38,7 +38,7 @@ pub trait Notifier {
     /// If they have no equivalent, so that an operator must change them.
     fn migrate(version: u32, settings: Value) -> Result<Value, SettingsProblem> {
         let _ = settings;
-        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write them anew")))
+        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write new ones")))
     }
 
     /// Sends one notification. Each attempt runs in its own instance.

@@ -17,8 +17,8 @@ pub trait Poller {
     type Settings: DeserializeOwned + JsonSchema;
     /// The description of this plugin.
     const INFO: Info;
-    /// The version of the shape of the settings. A plugin with other settings than its last version has a higher one, and
-    /// converts earlier settings with [`migrate`](Self::migrate).
+    /// The version of the shape of the settings. A plugin with other settings than its last version has a higher one,
+    /// and converts earlier settings with [`migrate`](Self::migrate).
     const SETTINGS_VERSION: u32 = 1;
 
     /// Returns the secrets that an operator can configure.
@@ -38,7 +38,7 @@ pub trait Poller {
     /// If they have no equivalent, so that an operator must change them.
     fn migrate(version: u32, settings: Value) -> Result<Value, SettingsProblem> {
         let _ = settings;
-        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write them anew")))
+        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write new ones")))
     }
 
     /// Polls the target once. Each poll runs in its own instance.

@@ -1,5 +1,5 @@
-//! Records which alerts of a notification were sent, for plugins that send them in several requests. What is recorded lasts, also
-//! if the call fails or the host ends: later attempts contain only the other alerts.
+//! Records which alerts of a notification were sent, for plugins that send them in several requests. What is recorded
+//! lasts, also if the call fails or the host ends: later attempts contain only the other alerts.
 //!
 //! ```no_run
 //! # use polliwog_sdk::notifier_prelude::*;

@@ -100,8 +100,8 @@ impl Dependency {
         Self { checked_at: Some(millis), ..self }
     }
 
-    /// Sets how long after the check the state is current: until then it is not stale although polls fail, and later it is
-    /// stale although polls keep it.
+    /// Sets how long after the check the state is current: until then it is not stale although polls fail, and later it
+    /// is stale although polls keep it.
     #[must_use]
     pub fn with_valid_for(self, duration: Duration) -> Self {
         Self { valid_for_ms: Some(millis(duration)), ..self }
@@ -113,16 +113,16 @@ impl Dependency {
         Self { link: Some(url.into()), ..self }
     }
 
-    /// Adds the name of a dependency in this report that this one runs on, for example the node of a guest. Its alert is
-    /// held back while that one fails.
+    /// Adds the name of a dependency in this report that this one runs on, for example the node of a guest. Its alert
+    /// is held back while that one fails.
     #[must_use]
     pub fn with_runs_on(mut self, name: impl Into<String>) -> Self {
         self.runs_on.push(name.into());
         self
     }
 
-    /// Says that the status has another cause than the state of what it runs on ("93 % full"), so that its alert is not held
-    /// back.
+    /// Says that the status has another cause than the state of what it runs on ("93 % full"), so that its alert is not
+    /// held back.
     #[must_use]
     pub fn independent(self) -> Self {
         Self { flags: self.flags | DependencyFlags::INDEPENDENT, ..self }
@@ -245,8 +245,8 @@ impl Report {
         self.kept.push(names.into());
     }
 
-    /// Ends the alerts of dependencies that were removed from the source on purpose, for example a guest that was deleted on
-    /// a node that answers. `names` is a name or a name prefix that ends in `/`.
+    /// Ends the alerts of dependencies that were removed from the source on purpose, for example a guest that was
+    /// deleted on a node that answers. `names` is a name or a name prefix that ends in `/`.
     pub fn remove(&mut self, names: impl Into<String>) {
         self.gone.push(names.into());
     }

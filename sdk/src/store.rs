@@ -1,8 +1,8 @@
-//! Stores values for the next calls of the same target or channel, over restarts of the host and versions of the plugin: the
-//! previous value of a counter, a cursor.
+//! Stores values for the next calls of the same target or channel, over restarts of the host and versions of the
+//! plugin: the previous value of a counter, a cursor.
 //!
-//! At most 64 KiB and 64 keys, in the host's database in clear text. Changes take effect if the call returns, also with an
-//! error, and are lost if the plugin panics. For values that may be lost at any time, use [`cache`](crate::cache).
+//! At most 64 KiB and 64 keys, in the host's database in clear text. Changes take effect if the call returns, also with
+//! an error, and are lost if the plugin panics. For values that may be lost at any time, use [`cache`](crate::cache).
 //!
 //! ```
 //! use polliwog_sdk::store;

@@ -3,7 +3,8 @@
 //! A recording is a JSON file with a list of exchanges. Each exchange has a request and its response or error.
 //! `polliwog poll --record` writes an object with `kind`, `target` (the data of the target at that poll: `url`, `also`,
 //! `labels`, `settings`, names of `secrets`, `now`, `timeoutMs`) and `exchanges`. `polliwog plugin send --record` adds
-//! the `event` of the notification.
+//! the `event` of the notification. With `--polls N`, `later` has the `now` and the `exchanges` of each further poll:
+//! [`Recording::polls`].
 //!
 //! ```json
 //! [
@@ -77,10 +78,14 @@ fn replayed<T>(recording: Recording, endpoint: &Endpoint, call: impl FnOnce() ->
     if let Some(now) = recording.now() {
         set_time(now);
     }
-    let replay = Replay::new(recording, &endpoint.url, &endpoint.secrets);
+    let mut replay = Replay::new(recording, &endpoint.url, &endpoint.secrets);
+    CAPTURED.with_borrow(|captured| replay.secrets.extend_from_slice(captured));
     REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
     let result = call();
-    REPLAY.with(|slot| *slot.borrow_mut() = None);
+    if let Some(mut replay) = REPLAY.take() {
+        replay.secrets.retain(|name| !endpoint.secrets.contains(name));
+        CAPTURED.set(replay.secrets);
+    }
     result
 }
 
@@ -179,6 +184,8 @@ impl Replay {
 thread_local! {
     static REPLAY: RefCell<Option<Replay>> = const { RefCell::new(None) };
     static NOW: Cell<i64> = const { Cell::new(TIME) };
+    /// The names of the secrets that the calls of this thread have captured.
+    static CAPTURED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(crate) mod clock {
@@ -199,7 +206,7 @@ pub(crate) mod clock {
     }
 }
 
-/// What the last notification of this thread recorded.
+/// The progress that the last notification of this thread recorded.
 pub(crate) mod progress {
     use super::Recorded;
     use crate::Failure;
@@ -401,8 +408,9 @@ pub(crate) mod store {
     }
 }
 
-/// Removes all values of the cache and the store of this thread, as for a new target.
+/// Forgets what the calls of this thread have captured, cached and stored, as for a new target.
 pub fn forget() {
+    CAPTURED.take();
     cache::clear();
     store::clear();
 }

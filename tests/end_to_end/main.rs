@@ -7,6 +7,7 @@ mod alerting;
 mod command_line;
 mod configuring;
 mod defining;
+mod examples;
 mod notifying;
 mod odd_input;
 mod operating;

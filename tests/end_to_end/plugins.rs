@@ -328,7 +328,8 @@ fn what_a_plugin_stores_outlives_the_host() {
         "[scheduler]\nmin_interval = \"200ms\"\n{}interval = \"200ms\"\n",
         target("a", "stores-a-count", "http://127.0.0.1:9/").replace("interval = \"5s\"\n", "")
     );
-    let count = |host: &Host| host.get("/api/v1/dependencies?target=a")["dependencies"][0]["code"].as_i64().unwrap_or(0);
+    let count =
+        |host: &Host| host.get("/api/v1/dependencies?target=a")["dependencies"][0]["code"].as_i64().unwrap_or(0);
     let host = Host::start(&folder, &config);
     let seen = until("some polls", || count(&host), |count| *count >= 3);
     // Every poll changes the status, so that its count is on disk before it is shown.

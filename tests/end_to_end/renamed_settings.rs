@@ -12,8 +12,8 @@ fn with_setting(kind: &str, version: &str, setting: &str) -> Vec<u8> {
     with_version(kind, version, setting, 1, "{}")
 }
 
-/// Builds a plugin whose targets may have one setting, a text. Its settings have a version; earlier ones are converted to
-/// `migrated`.
+/// Builds a plugin whose targets may have one setting, a text. Its settings have a version; earlier ones are converted
+/// to `migrated`.
 fn with_version(kind: &str, version: &str, setting: &str, settings_version: u32, migrated: &str) -> Vec<u8> {
     /// The addresses of the schema and of the converted settings.
     const SCHEMA: u32 = 16_384;

@@ -2,12 +2,12 @@
 //! creates while it runs.
 //!
 //! A text defines the unusual fields of a module; defaults are added for all others. It may define the functions
-//! `$describe`, `$check`, `$migrate`, `$poll` and `$realloc` (with the types of the same names). It may use `$memory`, which has an
-//! empty report of `poll` at [`REPORT`] and a report with one dependency at [`DEPENDENCY`]. Data segments of the text
-//! may overwrite their fields, because they come after the defaults.
+//! `$describe`, `$check`, `$migrate`, `$poll` and `$realloc` (with the types of the same names). It may use `$memory`,
+//! which has an empty report of `poll` at [`REPORT`] and a report with one dependency at [`DEPENDENCY`]. Data segments
+//! of the text may overwrite their fields, because they come after the defaults.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -33,7 +33,21 @@ const HEAP: u32 = 131_072;
 /// # Panics
 /// If the text is not a valid module, because this is for tests.
 pub fn plugin(kind: &str, version: &str, text: &str) -> Vec<u8> {
-    assembled(&mut wat::Parser::new(), (kind, version), text)
+    assembled(&mut wat::Parser::new(), kind, &module(kind, version, text), &contract())
+}
+
+/// Like [`plugin`], for the contract in a folder and its version.
+///
+/// # Panics
+/// If the text is not a valid module of that contract, because this is for tests.
+pub fn plugin_of(contract: &Path, contract_version: &str, text: &str) -> Vec<u8> {
+    let module = module("changed", "1.0.0", text).replace("@0.1.0", &format!("@{contract_version}"));
+    assembled(&mut wat::Parser::new(), "changed", &module, contract)
+}
+
+/// The folder of the contract.
+fn contract() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit")
 }
 
 /// Like [`plugin`], with DWARF debug information that refers to the lines of `KIND.wat`.
@@ -41,17 +55,16 @@ pub fn plugin(kind: &str, version: &str, text: &str) -> Vec<u8> {
 /// # Panics
 /// If the text is not a valid module, because this is for tests.
 pub fn plugin_with_lines(kind: &str, version: &str, text: &str) -> Vec<u8> {
-    assembled(wat::Parser::new().generate_dwarf(wat::GenerateDwarf::Full), (kind, version), text)
+    let parser = &mut wat::Parser::new();
+    assembled(parser.generate_dwarf(wat::GenerateDwarf::Full), kind, &module(kind, version, text), &contract())
 }
 
-fn assembled(parser: &mut wat::Parser, (kind, version): (&str, &str), text: &str) -> Vec<u8> {
-    let module = module(kind, version, text);
+fn assembled(parser: &mut wat::Parser, kind: &str, module: &str, contract: &Path) -> Vec<u8> {
     let file = format!("{kind}.wat");
-    let core = parser.parse_str(Some(file.as_ref()), &module);
+    let core = parser.parse_str(Some(file.as_ref()), module);
     let mut core = core.unwrap_or_else(|error| panic!("{kind}: {error}\n{module}"));
     let mut resolve = Resolve::default();
-    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
-    let (package, _) = resolve.push_dir(&wit).expect("the contract can be read");
+    let (package, _) = resolve.push_dir(contract).expect("the contract can be read");
     let world = resolve.select_world(&[package], Some("poller-plugin")).expect("the contract has its world");
     embed_component_metadata(&mut core, &resolve, world, StringEncoding::UTF8).expect("the contract can be embedded");
     let mut encoder = ComponentEncoder::default();

@@ -28,7 +28,6 @@ use model::{
     Failure, FailureCategory, Moment, Notification, SequencedEvent, TargetId,
 };
 use notify::{MAX_OPEN, Trouble};
-use progress::OfDelivery;
 use retries::{EXPIRES, after_failure};
 use sandbox::{Collected, Sandbox};
 use sender::{Attempted, Sender};
@@ -101,12 +100,11 @@ impl Attempt {
             Attempted { result: Ok(None), stored: None }
         } else {
             let parts = &outbox.0.parts;
-            let progress = OfDelivery { outbox: outbox.clone(), channel: channel.clone(), number };
             let attempt = sandbox::Attempt {
                 notification,
                 created: delivery.created,
                 number: delivery.attempts.saturating_add(1),
-                progress: Arc::new(progress),
+                progress: Arc::new(outbox.progress_of(&channel, number)),
             };
             sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await
         };

@@ -253,7 +253,8 @@ struct Checked<'a> {
     known: HashMap<(&'a Kind, SettingsVersion, String), CheckedSettings>,
 }
 
-/// Checks the target's settings with the plugin, or those of a channel to a mail server. `None` if no plugin checks them.
+/// Checks the target's settings with the plugin, or those of a channel to a mail server. `None` if no plugin checks
+/// them.
 async fn accepted_settings<'a>(
     of: Preparation<'a>,
     written: &'a TargetConfig,

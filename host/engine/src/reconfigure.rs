@@ -131,8 +131,7 @@ impl Reconfigurer {
         let Parts { clock, validator, store, mailbox, metrics } = parts;
         let Initial { document, candidate, plugins, dormant } = initial;
         note_converted(&candidate);
-        SettingsVersions::of([&candidate.prepared.targets, &candidate.channels.targets].into_iter())
-            .write(&candidate.config.data_dir);
+        settings_versions(&candidate).write(&candidate.config.data_dir);
         let running = Running::from(candidate);
         let started = running.config.clone();
         let state = State { document, running, problems: Vec::new(), waiting: None, dormant, started };
@@ -313,7 +312,7 @@ impl Reconfigurer {
             return Err("the host is ending".to_owned());
         }
         note_converted(&candidate);
-        let versions = SettingsVersions::of([&candidate.prepared.targets, &candidate.channels.targets].into_iter());
+        let versions = settings_versions(&candidate);
         let data_dir = candidate.config.data_dir.clone();
         // A host that ends meanwhile writes it at its next start.
         let _ = tokio::task::spawn_blocking(move || versions.write(&data_dir)).await;
@@ -334,6 +333,11 @@ impl Reconfigurer {
             }
         }
     }
+}
+
+/// The versions of the settings of targets and channels.
+fn settings_versions(candidate: &Candidate) -> SettingsVersions {
+    SettingsVersions::of(candidate.prepared.targets.values().chain(candidate.channels.targets.values()))
 }
 
 /// Logs which settings were written for an earlier version of a plugin.

@@ -1,10 +1,10 @@
-//! The versions of the settings that plugins accepted last: `settings-versions.json` in the data directory. With it, settings
-//! that an operator wrote for one version of a plugin are known to be of that version when a later one comes.
+//! The versions of the settings that plugins accepted last: `settings-versions.json` in the data directory. With it,
+//! settings that an operator wrote for one version of a plugin are known to be of that version when a later one comes.
 //!
-//! It is not in the database, because settings are checked before the database is opened, and by commands that never open
-//! it. Settings of version 1 are not in it: that is the version of settings that are not known.
+//! It is not in the database, because settings are checked before the database is opened, and by commands that never
+//! open it. Settings of version 1 are not in it: that is the version of settings that are not known.
 
-use crate::prepare::Targets;
+use crate::target::RuntimeTarget;
 use model::Kind;
 use sandbox::SettingsVersion;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The name of the file.
 const FILE: &str = "settings-versions.json";
@@ -35,9 +36,9 @@ impl SettingsVersions {
     }
 
     /// The versions of the settings of targets and channels.
-    pub(crate) fn of<'a>(all: impl Iterator<Item = &'a Targets>) -> Self {
+    pub(crate) fn of<'a>(all: impl Iterator<Item = &'a Arc<RuntimeTarget>>) -> Self {
         let mut versions = Self::default();
-        for target in all.flat_map(BTreeMap::values) {
+        for target in all {
             if let Some(version) = target.settings_version.filter(|version| *version > 1) {
                 let of_kind = versions.0.entry(target.config.kind.to_string()).or_default();
                 of_kind.insert(digest(&target.config.settings), version);

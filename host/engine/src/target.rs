@@ -6,13 +6,13 @@ use config::{Limits, OtlpConfig, TargetConfig};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
 use mail::{Account, PASSWORD, Settings};
 use model::{Outcome, PluginValues, TargetId, Timestamp};
-use sandbox::{AcceptedSettings, Job, Plugin};
+use sandbox::{AcceptedSettings, Done, Job, Plugin};
 use scheduler::{Change, TargetSpec};
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::KnownState;
+use store::{Aliases, KnownState};
 
 /// The timeout of a target whose kind has no plugin.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,10 +75,21 @@ impl RuntimeTarget {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the outcome of a poll for this target: its report, or the error that the report has in case it is not one of
-    /// this target.
+    /// Returns the outcome of a poll for this target: its report, or the error that the report has in case it is not
+    /// one of this target.
     pub fn judged(&self, outcome: Outcome) -> Outcome {
         self.known().judged(outcome)
+    }
+
+    /// Keeps the result of a poll that no driver started, and returns what it means for this target.
+    pub fn keep(&self, done: Done, at: Timestamp) -> Done {
+        let mut known = self.known();
+        let outcome = known.judged(done.outcome);
+        let mut changes = known.merge(outcome.clone(), at, &Aliases::new());
+        if let Some(values) = done.stored.clone() {
+            known.keep_values(values, &mut changes);
+        }
+        Done { outcome, ..done }
     }
 
     /// Restores the known state of an earlier run.
@@ -136,7 +147,7 @@ impl RuntimeTarget {
         }
         let mut known = before.freeze();
         if self.config.kind != before.config.kind {
-            // What a plugin stores is of no use to a plugin of another kind.
+            // The values that a plugin stores are of no use to a plugin of another kind.
             known.values = PluginValues::default();
         }
         *self.known() = known;

@@ -9,6 +9,7 @@ mod alert;
 mod delivery;
 mod event;
 mod examination;
+mod failure;
 mod fleet;
 mod history;
 mod ids;
@@ -33,6 +34,7 @@ pub use alert::{
 pub use delivery::{AlertChange, AlertProgress, ChannelState, Delivery, DeliveryFilter, DeliveryState};
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
+pub use failure::{Cause, Failure, FailureCategory};
 pub use fleet::{
     Acknowledged, DeploymentReport, FleetChange, FleetPlace, FleetRecord, KeptPlace, KeptRecord, Phase, QueuedRecord,
 };
@@ -40,7 +42,7 @@ pub use history::{ErrorChange, History, PollChange, StatusChange};
 pub use ids::{InvalidId, Kind, TargetId};
 pub use latency::{LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow, Sketch};
 pub use log_page::LogPage;
-pub use outcome::{Cause, Failure, FailureCategory, Outcome};
+pub use outcome::Outcome;
 pub use pulse::{Alive, Pulse};
 pub use replay::{Replay, ReplayRow};
 pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::input::{Finding, Health};
 
-    /// What each dependency runs on.
+    /// The dependencies that each runs on.
     struct RunsOn(BTreeMap<&'static str, Vec<String>>);
 
     impl Reading for RunsOn {

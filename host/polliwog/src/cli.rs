@@ -465,7 +465,10 @@ pub(crate) struct PollArguments {
     /// Write every exchange to this file, with secrets masked, for `plugin test` and `plugin bench`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Print JSON
+    /// Poll this many times in a row, so that the plugin has what it kept at the poll before
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub polls: u32,
+    /// Print JSON; of several polls, a list
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -475,6 +478,6 @@ pub(crate) struct PollArguments {
 impl PollArguments {
     /// Arguments for a target that is not configured. The caller sets the plugin later.
     pub(crate) fn of(url: String, settings: Option<String>, secret: Vec<String>) -> Self {
-        Self { url: Some(url), settings, secret, ..Self::default() }
+        Self { url: Some(url), settings, secret, polls: 1, ..Self::default() }
     }
 }

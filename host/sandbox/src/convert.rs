@@ -3,6 +3,7 @@
 //! Invalid output is repaired with a warning if that is safe, otherwise refused.
 
 mod json;
+mod repairs;
 mod runs_on;
 
 use crate::host::v0_1::{poller, types};
@@ -11,7 +12,8 @@ use foldhash::fast::RandomState;
 use model::{
     Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp, clean, cleaned,
 };
-use std::collections::{BTreeSet, HashMap, HashSet};
+use repairs::Repairs;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -25,8 +27,6 @@ const DESCRIPTION: usize = 4096;
 const JSON: usize = 64 * 1024;
 /// The times that every later step can write: from the year 1 to 9999 (RFC 3339), in milliseconds.
 const TIMES: RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
-/// Maximum number of repairs that are listed. The others are counted.
-const SHOWN_REPAIRS: usize = 50;
 /// Maximum length of a failure's code in bytes.
 const CODE: usize = 64;
 /// Maximum length of an address in bytes.
@@ -72,23 +72,6 @@ fn refused(category: FailureCategory, code: &str, message: String) -> Failure {
     Failure { category, code: code.to_owned(), cause: Cause::Other, message, retry_after: None }
 }
 
-/// Descriptions of the repairs, for the warnings of the report.
-#[derive(Default)]
-struct Repairs {
-    shown: BTreeSet<String>,
-    more: usize,
-}
-
-impl Repairs {
-    fn note(&mut self, repair: String) {
-        if self.shown.len() < SHOWN_REPAIRS {
-            self.shown.insert(repair);
-        } else if !self.shown.contains(&repair) {
-            self.more += 1;
-        }
-    }
-}
-
 fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure> {
     let too_many = |what: &str, count: usize, limit: usize| format!("the report has {count} {what}, more than {limit}");
     if report.dependencies.len() > limits.dependencies {
@@ -122,10 +105,7 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
     let names = |names: Vec<String>| names.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
     let mut seen = HashSet::new();
     let mut warnings: Vec<String> = report.warnings.into_iter().map(|warning| cleaned(warning, MESSAGE)).collect();
-    warnings.extend(repairs.shown);
-    if repairs.more > 0 {
-        warnings.push(format!("{} more repairs", repairs.more));
-    }
+    warnings.extend(repairs.into_warnings());
     warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
     warnings.truncate(limits.warnings);
     Ok(Report {

@@ -29,6 +29,18 @@ pub struct Recording {
     target: RecordedTarget,
     /// Every exchange, in the order of the responses.
     exchanges: Vec<Exchange>,
+    /// Further polls of the target, each after the one before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    later: Vec<LaterPoll>,
+}
+
+/// A further poll of a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaterPoll {
+    /// The time of the poll, in milliseconds since 1970.
+    now: i64,
+    exchanges: Vec<Exchange>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,13 +88,25 @@ impl Recording {
             timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
             time_zone: Some(timing.zone.name().to_owned()).filter(|name| name != Zone::UTC.name()),
         };
-        Self { kind: kind.to_string(), event: None, target: recorded, exchanges }
+        Self { kind: kind.to_string(), event: None, target: recorded, exchanges, later: Vec::new() }
     }
 
     /// Makes it the recording of a notification.
     #[must_use]
     pub fn with_event(self, event: AlertEvent) -> Self {
         Self { event: Some(event.as_str().to_owned()), ..self }
+    }
+
+    /// Adds a further poll of the target.
+    #[must_use]
+    pub fn with_later(mut self, now: Timestamp, exchanges: Vec<Exchange>) -> Self {
+        self.later.push(LaterPoll { now: now.as_millis(), exchanges });
+        self
+    }
+
+    /// Returns the number of polls.
+    pub fn polls(&self) -> usize {
+        1 + self.later.len()
     }
 
     /// Returns the event of the notification; `None` for a poll.
@@ -108,7 +132,8 @@ impl Recording {
                 AlertEvent::ALL.map(AlertEvent::as_str).join(", ")
             ));
         }
-        for Exchange { request, response, error } in &recording.exchanges {
+        let later = recording.later.iter().flat_map(|poll| &poll.exchanges);
+        for Exchange { request, response, error } in recording.exchanges.iter().chain(later) {
             if response.is_some() == error.is_some() {
                 return Err(format!("{name}: the exchange {} must have either a response or an error", request.url));
             }
@@ -116,11 +141,13 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Creates a poll whose requests the recording answers.
+    /// Creates a poll whose requests the recording answers: the first one, or a later one.
     ///
     /// # Errors
     /// One sentence: which part of the recorded target is wrong.
-    pub fn job(&self, plugin: &Plugin) -> Result<Job, String> {
+    pub fn job(&self, plugin: &Plugin, poll: usize) -> Result<Job, String> {
+        let later = poll.checked_sub(1).and_then(|place| self.later.get(place));
+        let (now, recorded) = later.map_or((self.target.now, &self.exchanges), |poll| (poll.now, &poll.exchanges));
         let parse = |url: &str| Origin::parse(url).map_err(|error| error.to_string());
         let (base, origin) = parse(&self.target.url)?;
         let mut origins = vec![origin];
@@ -135,7 +162,7 @@ impl Recording {
         let origins = origins.into_iter().map(|origin| OriginGrant { origin, tls: tls.clone() }).collect();
         let values = self.target.secrets.iter().map(|name| (name.clone(), SecretString::from(SECRET)));
         let secrets = Secrets::new(values.collect()).map_err(|error| error.to_string())?;
-        let exchanges = self.exchanges.iter().map(|exchange| {
+        let exchanges = recorded.iter().map(|exchange| {
             let mut exchange = exchange.clone();
             // A recording that was written by hand may have a path instead of a URL.
             if let Ok((origin, path)) =
@@ -167,7 +194,7 @@ impl Recording {
             grant: Arc::new(grant),
             limits: Limits::default(),
             timeout: Duration::from_millis(self.target.timeout_ms),
-            now: Timestamp::from_millis(self.target.now),
+            now: Timestamp::from_millis(now),
             tape,
             zone: Some(zone),
             stored: PluginValues::default(),

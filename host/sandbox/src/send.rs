@@ -51,8 +51,8 @@ pub struct Sent {
 }
 
 impl Sandbox {
-    /// Makes an attempt to send a notification. The target of the job is the channel. A panic of the host fails only this
-    /// attempt.
+    /// Makes an attempt to send a notification. The target of the job is the channel. A panic of the host fails only
+    /// this attempt.
     pub fn send(&self, job: Job, attempt: Attempt) -> BoxFuture<'_, Sent> {
         let started = Instant::now();
         let failed = move |_| {

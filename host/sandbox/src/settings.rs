@@ -78,7 +78,7 @@ impl Sandbox {
         }
         let Some(version) = earlier else { return Ok(Err(problems)) };
         let converted = self.converted(plugin, settings, version).await?;
-        // What an operator wrote is wrong in the present version, and that says more than the conversion.
+        // These settings are wrong in the present version, too, and that says more than the failed conversion.
         Ok(converted.map_err(|failed| problems.into_iter().chain(failed).collect()))
     }
 

@@ -126,8 +126,8 @@ pub(crate) fn jittered(computed: &Computed, unit: f64) -> Duration {
     Duration::from_secs_f64(computed.bounds.clamp(computed.interval.as_secs_f64() * spread))
 }
 
-/// Returns the delay until the next poll for a plugin's wish, within the bounds and the budget of polls. `unit` is uniform in
-/// [0, 1): the poll is up to 5 % later, so that targets with the same wish are not polled together.
+/// Returns the delay until the next poll for a plugin's wish, within the bounds and the budget of polls. `unit` is
+/// uniform in [0, 1): the poll is up to 5 % later, so that targets with the same wish are not polled together.
 pub(crate) fn wished(computed: &Computed, wish: Duration, unit: f64) -> Duration {
     let wanted = computed.bounds.clamp(wish.as_secs_f64()) * computed.scores.stretch;
     Duration::from_secs_f64(computed.bounds.clamp(wanted * (1.0 + unit * JITTER)))

@@ -6,7 +6,8 @@ use serde_json::Value;
 /// Most bytes of defaults that are added to settings.
 const MOST: usize = 1 << 20;
 
-/// Adds the defaults of missing keys, at every depth: in tables, and in the tables of lists. A default of null is no value.
+/// Adds the defaults of missing keys, at every depth: in tables, and in the tables of lists. A default of null is no
+/// value.
 ///
 /// # Errors
 /// If the defaults have more than 1 MiB.

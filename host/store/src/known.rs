@@ -64,8 +64,8 @@ impl KnownState {
         self.dependencies.iter().find(|dependency| dependency.record.reported.name == name)
     }
 
-    /// Returns the outcome of a poll for this target: its report, or the error that it has in case it is not a report of
-    /// this target. It is one if it has a known dependency or, if none is known, one whose status the source knows.
+    /// Returns the outcome of a poll for this target: its report, or the error that it has in case it is not a report
+    /// of this target. It is one if it has a known dependency or, if none is known, one whose status the source knows.
     pub fn judged(&self, outcome: Outcome) -> Outcome {
         let Outcome::Success(mut report) = outcome else { return outcome };
         let Some(error) = report.error_unless_known.take() else { return Outcome::Success(report) };

@@ -1,8 +1,8 @@
 //! Targets and what they depend on as a graph: its nodes, the part that is shown, and where each node is drawn. Pure.
 //!
-//! A target depends on the dependencies that it reports, a dependency on what it runs on. Dependencies of several targets
-//! with one canonical name are one node. A dependency whose canonical name is the id of a target is the node of that
-//! target.
+//! A target depends on the dependencies that it reports, a dependency on what it runs on. Dependencies of several
+//! targets with one canonical name are one node. A dependency whose canonical name is the id of a target is the node of
+//! that target.
 
 use crate::condition::Condition;
 use crate::status::TargetStatus;
@@ -136,7 +136,7 @@ impl<'a> Draft<'a> {
             for other in reported.runs_on.iter().filter_map(|other| by_name.get(other.as_str())) {
                 self.join(place, *other);
             }
-            // What others run on is reached through these.
+            // These lead to the dependencies that others run on.
             if !carriers.contains(reported.name.as_str()) {
                 self.join(own, place);
             }

@@ -34,8 +34,17 @@ const OUTER_ONLY: [&str; 8] = [
 pub enum Components<'a> {
     /// These packages.
     Packages(&'a [&'a str]),
-    /// Every example of the package in this folder of the workspace, each a `cdylib`.
-    ExamplesOf(&'a str, &'a [&'a str]),
+    /// Every example of a package of the workspace, each a `cdylib`.
+    Examples {
+        /// The folder of the package.
+        folder: &'a str,
+        /// The features with which they are built.
+        features: &'a str,
+        /// The noun in messages.
+        noun: &'a str,
+        /// The names.
+        names: &'a [&'a str],
+    },
 }
 
 /// Builds components and returns their names and files.
@@ -47,7 +56,7 @@ pub fn build(up: &str, components: &Components<'_>, sources: &[&str]) -> Vec<(St
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let root = &package.join(up);
     println!("cargo::rerun-if-env-changed={PREBUILT}");
-    let (Components::Packages(names) | Components::ExamplesOf(_, names)) = components;
+    let (Components::Packages(names) | Components::Examples { names, .. }) = components;
     if let Some(dir) = env::var_os(PREBUILT).map(PathBuf::from) {
         return names.iter().map(|name| ((*name).to_owned(), existing(dir.join(format!("{name}.wasm"))))).collect();
     }
@@ -57,7 +66,10 @@ pub fn build(up: &str, components: &Components<'_>, sources: &[&str]) -> Vec<(St
     add_target();
     let out = match components {
         Components::Packages(packages) => build_packages(root, packages),
-        Components::ExamplesOf(folder, _) => build_examples(&root.join(folder), names.len()),
+        Components::Examples { folder, features, noun, .. } => {
+            announce(&format!("{} {noun} for WebAssembly, about half a minute", names.len()));
+            build_examples(&root.join(folder), features, noun)
+        }
     };
     let file = |name: &str| existing(out.join(format!("{}.wasm", name.replace('-', "_"))));
     names.iter().map(|name| ((*name).to_owned(), file(name))).collect()
@@ -84,14 +96,13 @@ fn build_packages(root: &Path, packages: &[&str]) -> PathBuf {
 
 /// Builds all examples of a package. There are many and they run only briefly, so they need no optimisation. They use
 /// the same profile, because a separate profile would build the dependencies again.
-fn build_examples(package: &Path, number: usize) -> PathBuf {
-    announce(&format!("{number} guests for WebAssembly, about half a minute"));
+fn build_examples(package: &Path, features: &str, noun: &str) -> PathBuf {
     let mut cargo = cargo("build", package);
-    cargo.args(["--examples", "--features", "component"]);
+    cargo.args(["--examples", "--features", features]);
     for (setting, value) in [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")] {
         cargo.env(format!("CARGO_PROFILE_PLUGIN_{setting}"), value);
     }
-    run(cargo, "the guests");
+    run(cargo, noun);
     out().join("examples")
 }
 

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(patterns.problem("x", &["tag", "pool"]), None);
         let wrong = Patterns::from(["tags:prod"]).problem("guests.expected", &["tag", "pool"]);
         let said = "guests.expected: it names \"tags:prod\": the word before the colon must be one of tag:, pool:";
-        assert_eq!(wrong.expect("it is a problem").to_string(), said);
+        assert_eq!(wrong.expect("it is a problem").sentence(), said);
     }
 
     #[test]

@@ -160,7 +160,7 @@ mod tests {
             Thresholds { warning: 95.0, ..limits }
                 .problem("w", "c")
                 .unwrap()
-                .to_string()
+                .sentence()
                 .starts_with("w: it is above c")
         );
         for share in [0.85, 101.0] {
@@ -169,7 +169,7 @@ mod tests {
             assert!(limits.problem("w_hours", "c_hours").is_none());
         }
         assert!(
-            Thresholds { warning: -1.0, ..limits }.problem("w", "c").unwrap().to_string().starts_with("w: it is -1")
+            Thresholds { warning: -1.0, ..limits }.problem("w", "c").unwrap().sentence().starts_with("w: it is -1")
         );
     }
 
@@ -184,9 +184,9 @@ mod tests {
         assert_eq!(Remaining { warning: 0.0, critical: 0.0 }.evaluate(-1.0).0, Status::Ok);
         assert!(days.problem("w", "c").is_none());
         assert!(
-            Remaining { critical: 40.0, ..days }.problem("w", "c").unwrap().to_string().starts_with("c: it is above w")
+            Remaining { critical: 40.0, ..days }.problem("w", "c").unwrap().sentence().starts_with("c: it is above w")
         );
-        assert!(Remaining { critical: -1.0, ..days }.problem("w", "c").unwrap().to_string().starts_with("c: it is -1"));
+        assert!(Remaining { critical: -1.0, ..days }.problem("w", "c").unwrap().sentence().starts_with("c: it is -1"));
     }
 
     #[test]

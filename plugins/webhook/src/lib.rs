@@ -3,8 +3,8 @@
 //! The body is an object with `id`, `title`, `text`, `status`, `link`, `omitted`, `group` (an object of labels) and
 //! `alerts`. Each alert has `fingerprint`, `event` (`firing`, `resolved`, `flapping`, `repeated`, `test`), `status`,
 //! `class`, `targetId`, `targetName`, `kind`, `dependency`, `title`, `summary`, `since` and `resolvedAt` (milliseconds
-//! since the Unix epoch), `labels` (an object), `link`, `objectLink` and `suppresses`. Absent values are null. The header
-//! `Idempotency-Key` has the id.
+//! since the Unix epoch), `labels` (an object), `link`, `objectLink` and `suppresses`. Absent values are null. The
+//! header `Idempotency-Key` has the id.
 //!
 //! A template (Jinja's language, <https://docs.rs/minijinja>) gets the same object: `{{ title }}`,
 //! `{% for alert in alerts %}`, `{{ text | tojson }}`.
@@ -166,7 +166,7 @@ mod tests {
         for (template, why) in [("{{ title", "line 1"), ("{% for x %}", "template"), ("{{ a | nothing }}", "nothing")] {
             let with = |template: &str| Settings { template: Some(template.to_owned()), ..Settings::default() };
             let problems = Webhook::check(&with(template));
-            assert!(problems.len() == 1 && problems[0].to_string().contains(why), "{template}: {problems:?}");
+            assert!(problems.len() == 1 && problems[0].sentence().contains(why), "{template}: {problems:?}");
         }
         let lone = Settings { content_type: Some("text/html".to_owned()), ..Settings::default() };
         assert_eq!(Webhook::check(&lone)[0].setting.as_deref(), Some("/content_type"));

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,
+    /// Further polls of the target.
+    later: Vec<LaterPoll>,
     /// `None` if the recording does not contain its target.
     target: Option<RecordedTarget>,
 }
@@ -35,6 +37,15 @@ struct Whole {
     event: Option<String>,
     target: RecordedTarget,
     exchanges: Vec<Exchange>,
+    #[serde(default)]
+    later: Vec<LaterPoll>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaterPoll {
+    now: i64,
+    exchanges: Vec<Exchange>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -51,6 +62,9 @@ struct RecordedTarget {
     secrets: Vec<String>,
     now: i64,
     timeout_ms: u32,
+    #[expect(dead_code, reason = "for information")]
+    #[serde(default)]
+    time_zone: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -159,16 +173,27 @@ impl Recording {
     /// # Panics
     /// Panics if the text is not a recording, because this is for tests.
     pub fn parse(text: &str) -> Self {
-        let (exchanges, target) = match serde_json::from_str(text) {
-            Ok(File::Exchanges(exchanges)) => (exchanges, None),
-            Ok(File::Whole(whole)) => (whole.exchanges, Some(whole.target)),
+        let (exchanges, later, target) = match serde_json::from_str(text) {
+            Ok(File::Exchanges(exchanges)) => (exchanges, Vec::new(), None),
+            Ok(File::Whole(whole)) => (whole.exchanges, whole.later, Some(whole.target)),
             Err(error) => panic!("this is not a recording: {error}"),
         };
-        for exchange in &exchanges {
+        for exchange in exchanges.iter().chain(later.iter().flat_map(|poll| &poll.exchanges)) {
             let one = exchange.response.is_some() != exchange.error.is_some();
             assert!(one, "{}: an exchange must have either a response or an error", exchange.request.url);
         }
-        Self { exchanges, target }
+        Self { exchanges, later, target }
+    }
+
+    /// Returns a recording of each poll, in order (`polliwog poll --record FILE --polls N`). Poll them one after the
+    /// other in the same thread: captured secrets, the cache and the store are those of the poll before.
+    pub fn polls(&self) -> Vec<Self> {
+        let first = Self { later: Vec::new(), ..self.clone() };
+        let later = self.later.iter().map(|poll| {
+            let target = self.target.clone().map(|target| RecordedTarget { now: poll.now, ..target });
+            Self { exchanges: poll.exchanges.clone(), later: Vec::new(), target }
+        });
+        [first].into_iter().chain(later).collect()
     }
 
     /// Returns the target of the recorded poll, or [`target`] if the recording does not contain one.
@@ -212,7 +237,7 @@ impl Recording {
             }),
             error: None,
         };
-        Self { exchanges: vec![exchange], target: None }
+        Self { exchanges: vec![exchange], later: Vec::new(), target: None }
     }
 }
 

@@ -66,8 +66,8 @@ pub use polliwog_sdk::bindings::exports::polliwog::plugin::poller::Guest as Poll
 
 /// Registers a guest that implements the exports without the SDK's trait, for results that the SDK cannot produce:
 /// `raw_guest!(describe)` with a function `fn() -> Descriptor`, `raw_guest!(describe, check)` with an additional
-/// `fn() -> Vec<SettingsProblem>`, and `raw_guest!(describe, check, migrate)` with a third one, `fn() -> String`. Its polls
-/// return an empty report.
+/// `fn() -> Vec<SettingsProblem>`, and `raw_guest!(describe, check, migrate)` with a third one, `fn() -> String`. Its
+/// polls return an empty report.
 #[macro_export]
 macro_rules! raw_guest {
     ($describe:path) => {

@@ -209,6 +209,7 @@ expect! {
     too_many_kept: Fault("too_many_kept");
     too_many_gone: Fault("too_many_gone");
     store_overflows: Fault("panic");
+    store_without_end: Fault("cpu_limit");
     stores_a_count: Reports(|report| report.dependencies[0].code == Some(1));
     name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "omitted"));
     warns_without_end: Reports(|report| {
@@ -285,7 +286,7 @@ expect! {
     // The guest sends notifications.
     notifier_loops: Fault("cpu_limit");
     notifier_panics: Fault("panic");
-    notifier_tells_too_much: Fault("panic");
+    notifier_records_too_much: Fault("panic");
     notifier_fills_memory: Fault("memory_limit");
     notifier_sends_elsewhere: Fails(Permanent, "all_denied");
     notifier_has_its_secret_echoed: Fails(Permanent, "echoed");

@@ -79,7 +79,12 @@ pub(crate) fn markers(root: &Path) -> Vec<String> {
         let is_code = file.extension().is_some_and(|ending| ending == "rs");
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         for (number, line) in text.lines().enumerate() {
-            let read = if is_code { prose(line) } else { line.to_owned() };
+            let read = match file.extension().and_then(|ending| ending.to_str()) {
+                Some("rs") => prose(line),
+                // Its name of "no value", with which values are compared.
+                Some("py") => line.replace("is None", ""),
+                _ => line.to_owned(),
+            };
             let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
             if let Some(marker) = marker.find(&read) {
                 found.push(format!("{name}:{}: {:?}", number + 1, marker.as_str()));

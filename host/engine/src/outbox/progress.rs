@@ -7,14 +7,15 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A plugin waits this long at most until the outcome of an alert is on disk. Without a disk, an alert may be sent twice.
+/// A plugin waits this long at most until the outcome of an alert is on disk. Without a disk, an alert may be sent
+/// twice.
 const STORED: Duration = Duration::from_secs(2);
 
 /// The progress of one delivery.
-pub(super) struct OfDelivery {
-    pub outbox: Outbox,
-    pub channel: String,
-    pub number: u64,
+struct OfDelivery {
+    outbox: Outbox,
+    channel: String,
+    number: u64,
 }
 
 impl Progress for OfDelivery {
@@ -34,6 +35,11 @@ impl Progress for OfDelivery {
 }
 
 impl Outbox {
+    /// Records the progress of one delivery.
+    pub(super) fn progress_of(&self, channel: &str, number: u64) -> impl Progress + use<> {
+        OfDelivery { outbox: self.clone(), channel: channel.to_owned(), number }
+    }
+
     /// Adds the outcome of an alert to a delivery that waits.
     fn with_progress(&self, channel: &str, number: u64, progress: AlertProgress, now: Moment) -> Option<Delivery> {
         let mut state = self.state();

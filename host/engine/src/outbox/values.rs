@@ -1,11 +1,11 @@
-//! What plugins store for channels.
+//! The values that plugins store for channels.
 
 use super::Outbox;
 use crate::target::RuntimeTarget;
 use model::{AlertChange, PluginValues};
 
 impl Outbox {
-    /// Keeps what a plugin stores for a channel.
+    /// Keeps the values that a plugin stores for a channel.
     pub(super) fn keep(&self, channel: &RuntimeTarget, values: Option<PluginValues>) {
         let Some(values) = values else { return };
         channel.known().values = values.clone();

@@ -10,7 +10,7 @@ use crate::plugins::{say_compiling, serving, small_sandbox};
 use anyhow::{Context, anyhow, bail};
 use config::{Config, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
-use engine::{Clock, runtime_target};
+use engine::{Clock, RuntimeTarget, runtime_target};
 use model::{Kind, TargetId};
 use sandbox::{Backtrace, Plugin, Recording, Role, Sandbox, SettingsVersion, Timing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,8 @@ const AD_HOC: &str = "ad-hoc";
 /// After the source of a secret on the command line: its value may be too short to be masked.
 const SHORT: &str = ",short";
 
-/// Polls once. The exit code is the worst status, or [`output::FAILED`] if the poll fails.
+/// Polls once, or several times in a row. The exit code is the worst status of the last poll, or [`output::FAILED`] if
+/// the poll fails.
 pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
     Ok(poll_once(arguments).await.unwrap_or_else(|error| {
         complain(format_args!("polliwog: {error:#}"));
@@ -78,22 +79,47 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
     let ready = runtime_target(&Arc::new(target), Some(&plugin), limits);
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?.with_settings(&accepted);
-    let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
-    let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
-    let mut done = sandbox.poll(ready.job(&plugin, now, tape)).await;
-    done.outcome = ready.judged(done.outcome);
-    if arguments.json {
-        print_json(&output::json(&ready, &plugin, &done))?;
-    } else {
-        print(output::text(&ready, &done).trim_end())?;
+    poll_in_a_row(&arguments, (&sandbox, &plugin), &ready, clock).await
+}
+
+/// Polls as often as the command line says, prints each result, and writes the recording. Returns the exit code.
+async fn poll_in_a_row(
+    arguments: &PollArguments,
+    (sandbox, plugin): (&Arc<Sandbox>, &Plugin),
+    ready: &RuntimeTarget,
+    clock: Clock,
+) -> anyhow::Result<u8> {
+    let (mut all, mut recorded, mut exchanges, mut code) = (Vec::new(), None::<Recording>, 0, output::FAILED);
+    for _ in 0..arguments.polls {
+        let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
+        let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
+        let done = ready.keep(sandbox.poll(ready.job(plugin, now, tape)).await, now);
+        if arguments.json {
+            all.push(output::json(ready, plugin, &done));
+        } else {
+            print(output::text(ready, &done).trim_end())?;
+        }
+        code = output::exit_code(&done.outcome);
+        let Some(recorder) = recorder else { continue };
+        exchanges += recorder.exchanges().len();
+        recorded = Some(match recorded {
+            Some(before) => before.with_later(now, recorder.exchanges()),
+            None => {
+                let timing = Timing { now, timeout: ready.timeout, zone: sandbox.zone().clone() };
+                Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges())
+            }
+        });
     }
-    if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
-        let timing = Timing { now, timeout: ready.timeout, zone: sandbox.zone().clone() };
-        let recorded = Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges());
+    match &all[..] {
+        [] => {}
+        [one] => print_json(one)?,
+        several => print_json(&several.into())?,
+    }
+    if let (Some(file), Some(recorded)) = (&arguments.record, recorded) {
         recording::write(&recorded, file)?;
-        complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
+        complain(format_args!("{} written to {}", counted(exchanges, "exchange"), file.display()));
     }
-    Ok(output::exit_code(&done.outcome))
+    Ok(code)
 }
 
 /// Loads a plugin file that was passed on the command line.

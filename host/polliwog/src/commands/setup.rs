@@ -21,8 +21,7 @@ use members::{Credentials, members};
 use model::Kind;
 use printed::Found;
 use recipe::Recipe;
-use sandbox::{AcceptedSettings, Backtrace, Plugin, Sandbox, SettingsProblem, SettingsVersion};
-use serde_json::Value;
+use sandbox::{Backtrace, Plugin, Sandbox};
 use server::{Seen, look};
 use std::sync::Arc;
 use url::Url;
@@ -99,16 +98,6 @@ struct Checked {
     secrets: NamedSecrets,
 }
 
-/// Checks settings of the plugin's own version.
-async fn accepted(
-    sandbox: &Sandbox,
-    plugin: &Plugin,
-    settings: &Value,
-) -> anyhow::Result<Result<AcceptedSettings, Vec<SettingsProblem>>> {
-    let version = SettingsVersion::Written(plugin.descriptor().settings_version);
-    sandbox.accept_settings(plugin, settings, version).await.map_err(|why| anyhow!(why))
-}
-
 impl Checked {
     async fn new(
         recipe: Recipe,
@@ -138,7 +127,7 @@ impl Checked {
         }
         // A setting that the operator must fill in is not a problem of the arguments.
         if recipe.open_settings.is_empty() {
-            let accepted = accepted(sandbox, plugin, &recipe.settings).await?;
+            let accepted = recipe.accepted(sandbox, plugin).await?;
             if let Some(problem) = accepted.err().unwrap_or_default().first() {
                 let setting = problem.setting.as_deref().unwrap_or_default();
                 // The option says which setting it is.

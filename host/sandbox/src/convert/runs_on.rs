@@ -1,6 +1,6 @@
 //! Which dependency of a report runs on which, without cycles.
 
-use super::Repairs;
+use super::repairs::Repairs;
 use foldhash::fast::RandomState;
 use model::Dependency;
 use std::collections::{HashMap, HashSet};
@@ -43,9 +43,9 @@ pub(super) fn check(dependencies: &mut [Dependency], repairs: &mut Repairs) {
     }
 }
 
-/// Returns for each node the number of its strongly connected component: two nodes are on a common cycle, or a node is on one
-/// with itself, if an edge joins two nodes of one component. (Tarjan, "Depth-first search and linear graph algorithms", 1972,
-/// without recursion.)
+/// Returns for each node the number of its strongly connected component: two nodes are on a common cycle, or a node is
+/// on one with itself, if an edge joins two nodes of one component. (Tarjan, "Depth-first search and linear graph
+/// algorithms", 1972, without recursion.)
 fn components(edges: &[Vec<Option<usize>>]) -> Vec<usize> {
     const NEW: usize = usize::MAX;
     let count = edges.len();

@@ -108,7 +108,7 @@ fn what_a_plugin_stores_lasts_until_its_target_is_forgotten_or_is_of_another_kin
     let mut known = KnownState::default();
     let mut first = commit(&mut known, report(Status::Ok, 4.0), 10);
     known.keep_values(values("one"), &mut first.changes);
-    assert!(!crate::Changes { values: Some(values("one")), ..Default::default() }.is_urgent(), "no commit of its own");
+    assert!(!crate::Changes { values: Some(values("one")), ..Default::default() }.is_urgent(), "they wait for others");
     store.writer().commit(first, None);
     acknowledged.recv().unwrap();
     store.close(at(20));

@@ -60,8 +60,7 @@ fn register_samples<'a>(states: &mut Registry, samples: impl Iterator<Item = (La
             (SampleKind::Gauge, _) => (SampleKind::Gauge, name),
             (SampleKind::Counter | SampleKind::Untyped, _) => (SampleKind::Untyped, name),
         };
-        // The format ends the text with a full stop.
-        let help = help.map_or(HELP, |help| help.trim_end_matches('.')).to_owned();
+        let help = help.map_or(HELP.to_owned(), escaped);
         register(states, kind, name, &help, move |emit: &mut Emit<'_>| {
             values.iter().with_pauses().try_for_each(|(labels, value)| {
                 let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -70,6 +69,11 @@ fn register_samples<'a>(states: &mut Registry, samples: impl Iterator<Item = (La
             })
         });
     }
+}
+
+/// A description as the text format of Prometheus writes it. The registry adds the full stop, and escapes nothing.
+fn escaped(help: &str) -> String {
+    help.trim_end_matches('.').replace('\\', r"\\").replace('\n', r"\n")
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ pub(super) fn found<'a>(chosen: &[Chosen<'a>]) -> Vec<Problem<'a>> {
     found
 }
 
-/// Counts unknown dependencies at one that they run on instead of listing them, if that is critical or missing: they are
-/// unknown because of it. The problems of one target begin at `first`.
+/// Counts unknown dependencies at one that they run on instead of listing them, if that is critical or missing: they
+/// are unknown because of it. The problems of one target begin at `first`.
 fn fold_children(found: &mut Vec<Problem<'_>>, first: usize) {
     let own = found.split_off(first);
     let name =

@@ -21,7 +21,7 @@ pub(super) fn contact(contact: &model::Json) -> String {
     members.into_values().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// What a dependency runs on.
+/// The dependencies that one runs on.
 pub(super) fn runs_on(reported: &Dependency) -> Markup {
     let names = reported.runs_on.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
     html! {

@@ -3,7 +3,7 @@
 
 use super::list::bytes;
 use super::project::Project;
-use super::recording::{self, replay};
+use super::recording::{self, Memory, replay};
 use crate::output::{complain, print, print_json};
 use anyhow::anyhow;
 use model::Failure;
@@ -27,9 +27,11 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     project.warn_when_stale();
     let recording = recording::read(&file).map_err(|why| anyhow!(why))?;
     let measure = async |later: bool| -> anyhow::Result<(Value, Option<Failure>)> {
-        let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
+        let (mut all, mut failure, mut memory): (Vec<Usage>, _, _) = (Vec::new(), None, Memory::default());
+        // The first later poll of the recording, or the same one again with the cache of the one before.
+        let poll = usize::from(later);
         for number in 0..u64::from(WARM_UP) + u64::from(polls) {
-            let replayed = replay(&sandbox, &plugin, &recording, !later).await;
+            let replayed = replay(&sandbox, &plugin, &recording, poll, &mut memory).await;
             let replayed = replayed.map_err(|why| anyhow!("{}: {why}", file.display()))?;
             if number >= u64::from(WARM_UP) {
                 all.push(replayed.usage);

@@ -10,7 +10,7 @@ use sandbox::{Attempt, Collected, Done, Plugin, Recording, Role, Sandbox, Sent, 
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use store::KnownState;
+use store::{Aliases, KnownState};
 
 /// The longest recording, in bytes.
 const LONGEST: u64 = 256 << 20;
@@ -54,7 +54,29 @@ pub(crate) struct Replayed {
     pub differences: Vec<String>,
 }
 
-/// Runs a plugin over a recording. With `is_first`, the plugin's cache is cleared before.
+/// What is known of the target of a recording between its polls.
+#[derive(Default)]
+pub(crate) struct Memory(KnownState);
+
+impl Memory {
+    /// Runs a plugin over all polls of a recording, from the first one.
+    ///
+    /// # Errors
+    /// One sentence: why the recording does not fit the plugin.
+    pub(crate) async fn replay_all(
+        sandbox: &Sandbox,
+        plugin: &Plugin,
+        recording: &Recording,
+    ) -> Result<Vec<Replayed>, String> {
+        let (mut memory, mut all) = (Self::default(), Vec::new());
+        for poll in 0..recording.polls() {
+            all.push(replay(sandbox, plugin, recording, poll, &mut memory).await?);
+        }
+        Ok(all)
+    }
+}
+
+/// Runs a plugin over one poll of a recording. The first one forgets the plugin's cache.
 ///
 /// # Errors
 /// One sentence: why the recording does not fit the plugin.
@@ -62,28 +84,36 @@ pub(crate) async fn replay(
     sandbox: &Sandbox,
     plugin: &Plugin,
     recording: &Recording,
-    is_first: bool,
+    poll: usize,
+    memory: &mut Memory,
 ) -> Result<Replayed, String> {
     let kind = plugin.descriptor().kind.as_str();
     if recording.kind != kind {
         return Err(format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind));
     }
-    let job = recording.job(plugin)?;
-    if is_first {
+    let mut job = recording.job(plugin, poll)?;
+    if poll == 0 {
         sandbox.forget(&job.target.id);
+        *memory = Memory::default();
     }
+    job.stored = memory.0.values.clone();
+    let now = job.now;
     let tape = job.tape.clone();
     let (result, failure, usage, seen) = match (plugin.descriptor().role, recording.event()) {
         (Role::Poller, None) => {
-            let Done { outcome, usage, seen, .. } = sandbox.poll(job).await;
-            let outcome = KnownState::default().judged(outcome);
+            let Done { outcome, usage, seen, stored, .. } = sandbox.poll(job).await;
+            let outcome = memory.0.judged(outcome);
             let result = result_json(&outcome);
+            let mut changes = memory.0.merge(outcome.clone(), now, &Aliases::new());
+            if let Some(values) = stored {
+                memory.0.keep_values(values, &mut changes);
+            }
             let failure = if let Outcome::Failure(failure) = outcome { Some(failure) } else { None };
             (result, failure, usage, seen)
         }
         (Role::Notifier { .. }, Some(event)) => {
             let notification = sample_notification(job.target.id.as_str(), event, job.now);
-            let (progress, now) = (Arc::new(Collected::default()), job.now);
+            let progress = Arc::new(Collected::default());
             let attempt = Attempt::first(notification, now, progress.clone());
             let Sent { result, usage, seen, .. } = sandbox.send(job, attempt).await;
             let failure = result.err();

@@ -1,15 +1,19 @@
 //! `plugin test`: replays recordings and compares the reports with golden reports.
 
 use super::project::{Project, golden};
-use super::recording::{self, Replayed, replay};
+use super::recording::{self, Memory, Replayed};
 use crate::output::{counted, print, print_json};
 use anyhow::Context;
 use egress::ErrorClass;
-use model::{Failure, FailureCategory};
+use model::{Failure, FailureCategory, clean};
 use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};
 use similar::TextDiff;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// The length of a shown value in bytes.
+const SHOWN: usize = 200;
 
 /// The result of one recording.
 enum Verdict {
@@ -55,20 +59,27 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
 
 async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> anyhow::Result<Verdict> {
     let replayed = match recording::read(file) {
-        Ok(recording) => replay(sandbox, plugin, &recording, true).await,
+        Ok(recording) => Memory::replay_all(sandbox, plugin, &recording).await,
         Err(why) => Err(why),
     };
-    let Replayed { result, failure, seen, differences, .. } = match replayed {
-        Ok(replayed) => replayed,
+    let polls = match replayed {
+        Ok(polls) => polls,
         Err(why) => return Ok(Verdict::Broken(why)),
     };
-    // Neither a fault of the plugin nor a missing answer may become a golden report.
-    if let Some(Failure { category: FailureCategory::Plugin, code, message, .. }) = failure {
-        return Ok(Verdict::Broken(format!("{code}: {message}")));
+    let (count, mut results, mut differences) = (polls.len(), Vec::new(), Vec::new());
+    for (number, Replayed { result, failure, seen, differences: found, .. }) in (1..).zip(polls) {
+        let of = if count > 1 { format!("poll {number}: ") } else { String::new() };
+        // Neither a fault of the plugin nor a missing answer may become a golden report.
+        if let Some(Failure { category: FailureCategory::Plugin, code, message, .. }) = failure {
+            return Ok(Verdict::Broken(format!("{of}{code}: {message}")));
+        }
+        if seen.has(ErrorClass::NotRecorded) {
+            return Ok(Verdict::Broken(format!("{of}{}; record it again", found.join("; "))));
+        }
+        differences.extend(found.into_iter().map(|difference| format!("{of}{difference}")));
+        results.push(result);
     }
-    if seen.has(ErrorClass::NotRecorded) {
-        return Ok(Verdict::Broken(format!("{}; record it again", differences.join("; "))));
-    }
+    let result = if count > 1 { Value::Array(results) } else { results.remove(0) };
     let found = format!("{result:#}\n");
     let golden = golden(file);
     if update && !differences.is_empty() {
@@ -88,20 +99,56 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", golden.display())),
     };
-    if same(&expected, &found) {
+    let Some(first) = first_difference(&expected, &result) else {
         // The report is the same, but requests may differ from the recorded ones.
         return Ok(if differences.is_empty() { Verdict::Same } else { Verdict::Different(differences.join("\n")) });
-    }
+    };
     let names = (golden.display().to_string(), "report of the recording".to_owned());
     let diff = TextDiff::from_lines(&expected, &found).unified_diff().header(&names.0, &names.1).to_string();
-    Ok(Verdict::Different(diff))
+    Ok(Verdict::Different(format!("{first}\n{diff}")))
 }
 
-/// Whether both texts are the same JSON value, whatever the formatting.
-fn same(expected: &str, found: &str) -> bool {
-    match (serde_json::from_str::<Value>(expected), serde_json::from_str::<Value>(found)) {
-        (Ok(expected), Ok(found)) => expected == found,
-        _ => expected == found,
+/// Says where a report differs first from the golden report, whose formatting does not matter; `None` if it does not.
+fn first_difference(golden: &str, found: &Value) -> Option<String> {
+    match serde_json::from_str(golden) {
+        Ok(expected) => differing("", &expected, found),
+        Err(error) => Some(format!("the golden report is not JSON: {error}")),
+    }
+}
+
+/// Compares values at a path such as `dependencies[2].status`.
+fn differing(path: &str, expected: &Value, found: &Value) -> Option<String> {
+    let shown =
+        |value: Option<&Value>| value.map_or_else(|| "missing".to_owned(), |value| clean(&value.to_string(), SHOWN));
+    let says = |path: &str, expected: Option<&Value>, found: Option<&Value>| {
+        let path = if path.is_empty() { "the report" } else { path };
+        Some(format!("{path} is {}, expected {}", shown(found), shown(expected)))
+    };
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            let inner = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+            let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+            keys.into_iter().find_map(|key| match (expected.get(key), found.get(key)) {
+                (Some(expected), Some(found)) => differing(&inner(key), expected, found),
+                (expected, found) => says(&inner(key), expected, found),
+            })
+        }
+        (Value::Array(expected), Value::Array(found)) => {
+            // A name says more than a number.
+            let name =
+                |value: Option<&Value>| value.and_then(|value| Some(format!(" ({:?})", value["name"].as_str()?)));
+            let places = 0..expected.len().max(found.len());
+            places.into_iter().find_map(|at| {
+                let (expected, found) = (expected.get(at), found.get(at));
+                let inner = format!("{path}[{at}]{}", name(found.or(expected)).unwrap_or_default());
+                match (expected, found) {
+                    (Some(expected), Some(found)) => differing(&inner, expected, found),
+                    (expected, found) => says(&inner, expected, found),
+                }
+            })
+        }
+        (expected, found) if expected == found => None,
+        (expected, found) => says(path, Some(expected), Some(found)),
     }
 }
 
@@ -127,4 +174,35 @@ fn shown(recording: &PathBuf, verdict: &Verdict) -> Value {
         Verdict::Broken(why) => ("broken", why.as_str().into()),
     };
     json!({ "recording": recording, "verdict": word, "details": more })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_has_its_path() {
+        let golden =
+            r#"{"outcome": "success", "dependencies": [{"name": "a", "status": "ok"}, {"name": "b", "status": "ok"}]}"#;
+        let check = |found: Value, expected: Option<&str>| {
+            assert_eq!(first_difference(golden, &found).as_deref(), expected, "{found}");
+        };
+        let dependencies = |all: Value| json!({ "outcome": "success", "dependencies": all });
+        let ok = |name: &str| json!({ "name": name, "status": "ok" });
+        check(dependencies(json!([ok("a"), ok("b")])), None);
+        check(
+            dependencies(json!([ok("a"), { "name": "b", "status": "critical" }])),
+            Some(r#"dependencies[1] ("b").status is "critical", expected "ok""#),
+        );
+        check(
+            dependencies(json!([ok("a")])),
+            Some(r#"dependencies[1] ("b") is missing, expected {"name":"b","status":"ok"}"#),
+        );
+        check(
+            dependencies(json!([ok("a"), { "name": "b" }])),
+            Some(r#"dependencies[1] ("b").status is missing, expected "ok""#),
+        );
+        let shown = clean(&golden.replace(": ", ":").replace(", ", ","), SHOWN);
+        check(json!([1]), Some(&format!("the report is [1], expected {shown}")));
+    }
 }

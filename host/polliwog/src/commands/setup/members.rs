@@ -64,7 +64,7 @@ pub(super) async fn members(
     let ready = runtime_target(&Arc::new(target), Some(plugin), Limits::default())
         .map_err(|problems| anyhow!(problems.join("; ")))?;
     // Settings that the operator must fill in do not keep the members from being listed.
-    let ready = match super::accepted(sandbox, plugin, &recipe.settings).await? {
+    let ready = match recipe.accepted(sandbox, plugin).await? {
         Ok(accepted) => ready.with_settings(&accepted),
         Err(_) => ready,
     };

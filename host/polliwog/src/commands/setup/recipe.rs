@@ -1,9 +1,9 @@
 //! The setup steps of a kind for one account.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use catalog::{BUILT_IN, Served};
 use egress::Origin;
-use sandbox::{Setup, is_account, with_account};
+use sandbox::{AcceptedSettings, Plugin, Sandbox, SettingsProblem, SettingsVersion, Setup, is_account, with_account};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -46,6 +46,16 @@ pub(super) struct NeededSecret {
 }
 
 impl Recipe {
+    /// Checks the settings of the recipe, which are of the plugin's own version.
+    pub(super) async fn accepted(
+        &self,
+        sandbox: &Sandbox,
+        plugin: &Plugin,
+    ) -> anyhow::Result<Result<AcceptedSettings, Vec<SettingsProblem>>> {
+        let version = SettingsVersion::Written(plugin.descriptor().settings_version);
+        sandbox.accept_settings(plugin, &self.settings, version).await.map_err(|why| anyhow!(why))
+    }
+
     pub(super) fn new(served: &Served, username: Option<&str>) -> anyhow::Result<Self> {
         let descriptor = served.plugin.descriptor();
         let setup = descriptor.setup.clone().unwrap_or_default();
