@@ -3,6 +3,17 @@
 //! Values are kept in memory only, for one target and one version of the plugin. They are lost when the host ends, when
 //! the target's identity changes, or when the limits are exceeded (1 MiB per target, 64 MiB in total). A plugin must
 //! work without them at any time.
+//!
+//! ```
+//! use polliwog_sdk::cache;
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), cache::CacheError> {
+//! cache::set("version", b"9.1", Duration::from_secs(3600))?;
+//! assert_eq!(cache::get("version").as_deref(), Some(&b"9.1"[..]));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::time::Duration;
 
@@ -26,7 +37,7 @@ pub fn get(key: &str) -> Option<Vec<u8>> {
 /// # Errors
 /// If the key is empty or has more than 256 bytes, if `ttl` is out of bounds, or if the value does not fit.
 pub fn set(key: &str, value: &[u8], ttl: Duration) -> Result<(), CacheError> {
-    transport::set(key, value, u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX))
+    transport::set(key, value, crate::report::millis(ttl))
 }
 
 /// Removes the value of a key.

@@ -1,4 +1,14 @@
 //! The time of the call, and the operator's time zone.
+//!
+//! Times are milliseconds since the Unix epoch, as in reports; lengths of time are a [`Duration`].
+//!
+//! ```
+//! # use polliwog_sdk::{Dependency, clock};
+//! // The last backup was written at 02:00 of the operator's day.
+//! let today = clock::now() + i64::from(clock::utc_offset_minutes(clock::now())) * 60_000;
+//! let midnight = clock::now() - today % 86_400_000;
+//! let backup = Dependency::ok("backup").with_checked_at(midnight + 2 * 3_600_000);
+//! ```
 
 use std::time::Duration;
 

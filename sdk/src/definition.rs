@@ -98,6 +98,11 @@ impl From<SettingsProblem> for CallError {
 impl Guide {
     /// Creates steps without commands and settings. `public_path` is a path that the service answers without
     /// credentials. The other fields are public.
+    ///
+    /// ```
+    /// # use polliwog_sdk::Guide;
+    /// let guide = Guide { port: Some(8006), ..Guide::new("/api2/json/version") };
+    /// ```
     pub fn new(public_path: impl Into<String>) -> Self {
         Self {
             port: None,
@@ -115,6 +120,11 @@ impl Guide {
 
 impl Member {
     /// Creates a member whose address and fingerprint are not known.
+    ///
+    /// ```
+    /// # use polliwog_sdk::Member;
+    /// let member = Member { address: Some("192.0.2.2".to_owned()), ..Member::new("pve2") };
+    /// ```
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), address: None, fingerprint: None, extra: Vec::new() }
     }
@@ -122,6 +132,11 @@ impl Member {
 
 impl Endpoint {
     /// Returns the address of a path below the endpoint's URL, which may have a path already.
+    ///
+    /// ```
+    /// # use polliwog_sdk::testing;
+    /// assert_eq!(testing::target("{}").under("health"), "http://127.0.0.1:8080/health");
+    /// ```
     pub fn under(&self, path: &str) -> String {
         format!("{}/{path}", self.url.trim_end_matches('/'))
     }

@@ -5,6 +5,7 @@
 
 mod cached;
 use crate::bindings::polliwog::plugin::http as contract;
+use crate::report::millis;
 use crate::{CallError, Dependency, Failure, Report};
 use serde::Deserialize;
 use std::ops::RangeInclusive;
@@ -16,10 +17,26 @@ pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClas
 pub use signature::{Key, Part, Signature};
 
 /// A request builder.
+///
+/// ```no_run
+/// # use polliwog_sdk::http::{BodyEncoding, Request, secret};
+/// # use std::time::Duration;
+/// let request = Request::new("POST", "/login").timeout(Duration::from_secs(5));
+/// let response = request.body(format!("password={}", secret("password")), BodyEncoding::Form).send()?;
+/// # Ok::<(), polliwog_sdk::http::HttpError>(())
+/// ```
 #[derive(Clone)]
 pub struct Request(contract::Request);
 
 /// A response with any status.
+///
+/// ```no_run
+/// # use polliwog_sdk::{Dependency, http};
+/// let response = http::get("/health")?;
+/// let health: polliwog_sdk::serde_json::Value = response.json()?;
+/// let itself = Dependency::ok("health").with_code(response.status().into()).with_latency(response.latency());
+/// # Ok::<(), polliwog_sdk::CallError>(())
+/// ```
 #[derive(Clone, PartialEq)]
 pub struct Response {
     inner: contract::Response,
@@ -113,7 +130,7 @@ impl Request {
         ttl: Duration,
         change: impl FnOnce(&mut contract::Capture),
     ) -> Self {
-        let (name, ttl_ms) = (name.into(), u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX));
+        let (name, ttl_ms) = (name.into(), millis(ttl));
         let (statuses, optional, extra) = (Vec::new(), false, Vec::new());
         let mut capture = contract::Capture { name, source, ttl_ms, statuses, optional, extra };
         change(&mut capture);
@@ -155,14 +172,17 @@ impl Request {
         self
     }
 
-    /// Sets the timeout of this request in milliseconds. The deadline of the poll applies as well.
+    /// Sets the timeout of this request, at most 49 days. The deadline of the poll applies as well.
     #[must_use]
-    pub fn timeout_ms(mut self, timeout_ms: u32) -> Self {
-        self.0.timeout_ms = Some(timeout_ms);
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout_ms = Some(millis(timeout));
         self
     }
 
-    /// Sends the request. A response with any status is `Ok`. Fails if there is no response.
+    /// Sends the request. A response with any status is `Ok`.
+    ///
+    /// # Errors
+    /// If there is no response.
     pub fn send(self) -> Result<Response, HttpError> {
         transport::fetch(&self.0).map(|response| Response { inner: response, path: self.0.path })
     }
@@ -179,6 +199,15 @@ pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response, HttpError>> {
 }
 
 /// The results of several concurrent requests. A partial report is more useful than a failed poll.
+///
+/// ```no_run
+/// # use polliwog_sdk::http::{Request, fetch_all};
+/// # use polliwog_sdk::{Dependency, Report};
+/// let fetched = fetch_all(["mail", "print"].map(|queue| (queue, Request::get(format!("/queues/{queue}"))))).or_fail()?;
+/// let mut report: Report = fetched.answered.iter().map(|(queue, _)| Dependency::ok(*queue)).collect();
+/// fetched.note(&mut report, |queue| (*queue).to_owned());
+/// # Ok::<(), polliwog_sdk::CallError>(())
+/// ```
 #[derive(Clone)]
 pub struct Fetched<K> {
     /// The keys and 2xx responses, in the order of the requests.
@@ -202,7 +231,10 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
 }
 
 impl<K> Fetched<K> {
-    /// Fails if all requests failed, with the most relevant failure: a transient one last.
+    /// Returns this, unless all requests failed.
+    ///
+    /// # Errors
+    /// The most relevant failure, if all requests failed: a transient one last.
     pub fn or_fail(mut self) -> Result<Self, CallError> {
         match self.worst() {
             Some(error) => Err(error),
@@ -210,8 +242,10 @@ impl<K> Fetched<K> {
         }
     }
 
-    /// Calls `read` with each response. If `read` fails, the response moves to the failed ones. Fails if no response
-    /// remains.
+    /// Calls `read` with each response. If `read` fails, the response moves to the failed ones.
+    ///
+    /// # Errors
+    /// The most relevant failure, if no response remains.
     pub fn read(&mut self, mut read: impl FnMut(&K, &Response) -> Result<(), CallError>) -> Result<(), CallError> {
         for (key, response) in std::mem::take(&mut self.answered) {
             match read(&key, &response) {
@@ -255,13 +289,19 @@ impl<K> Fetched<K> {
     }
 }
 
-/// Sends a GET request. Fails if there is no 2xx response; the guide of the SDK lists the failure of each status.
+/// Sends a GET request.
+///
+/// # Errors
+/// If there is no 2xx response. The guide of the SDK lists the failure of each status.
 pub fn get(path: impl Into<String>) -> Result<Response, CallError> {
     Request::get(path).send().map_err(CallError::from)?.success()
 }
 
 /// Sends a GET request whose answer is kept for `ttl` and requested again only if it changed: see
-/// [`Request::send_cached`]. Fails if there is no 2xx response.
+/// [`Request::send_cached`].
+///
+/// # Errors
+/// If there is no 2xx response.
 pub fn get_cached(path: impl Into<String>, ttl: Duration) -> Result<Response, CallError> {
     Request::get(path).send_cached(ttl).map_err(CallError::from)?.success()
 }
@@ -345,9 +385,9 @@ impl Response {
             .map(|header| header.value.as_str())
     }
 
-    /// Returns the duration from the start of the request to the last byte of the response, in milliseconds.
-    pub fn total_ms(&self) -> f64 {
-        self.inner.timing.total_ms
+    /// Returns the time from the start of the request to the last byte of the response.
+    pub fn latency(&self) -> Duration {
+        Duration::try_from_secs_f64(self.inner.timing.total_ms / 1000.0).unwrap_or_default()
     }
 
     /// Returns the server's certificate. `None` without TLS.
@@ -355,25 +395,35 @@ impl Response {
         self.inner.tls.as_ref()
     }
 
-    /// Parses the body as JSON. See [`crate::json`].
+    /// Parses the body as JSON.
+    ///
+    /// # Errors
+    /// As [`crate::json`].
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, CallError> {
         crate::json(&self.inner.body)
     }
 
-    /// Returns the response if its status is 2xx. Fails with the error for the status otherwise.
+    /// Returns the response if its status is 2xx.
+    ///
+    /// # Errors
+    /// The error for the status, if it is another one.
     pub fn success(self) -> Result<Self, CallError> {
         if (200..300).contains(&self.inner.status) { Ok(self) } else { Err(self.status_error()) }
     }
 
     /// Converts a response with any status to a report. Health endpoints such as Spring Boot Actuator and ASP.NET
-    /// answer 503 with the whole report if a part is down. Fails with the error for the status if the status is not 2xx
-    /// and `read` fails or finds no dependency.
+    /// answer 503 with the whole report if a part is down. If the status is not 2xx, the poll fails with the error for
+    /// the status unless the report is one of this target: see [`Report::or_fail_unless_known`].
+    ///
+    /// # Errors
+    /// If `read` fails. If the status is not 2xx, and `read` fails or finds no dependency: the error for the status.
     pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, CallError>) -> Result<Report, CallError> {
         let report = read(self);
         let is_success = (200..300).contains(&self.inner.status);
         match report {
             Err(_) if !is_success => Err(self.status_error()),
             Ok(report) if !is_success && report.dependencies.is_empty() => Err(self.status_error()),
+            Ok(report) if !is_success => Ok(report.or_fail_unless_known(self.status_error())),
             report => report,
         }
     }
@@ -399,7 +449,7 @@ impl Response {
             _ => ("unexpected_status", "check the target's URL"),
         };
         let message = format!("the server answered {status}{reason}{}: {advice}", self.request_description());
-        let failure = Failure { retry_after_ms: self.retry_after_ms(), ..Failure::new(code, message) };
+        let failure = Failure { retry_after_ms: self.retry_after().map(millis), ..Failure::new(code, message) };
         match status {
             408 | 425 | 429 | 500.. => CallError::Transient(failure),
             300..=399 | 401..=404 | 407 => CallError::Misconfigured(failure),
@@ -407,18 +457,17 @@ impl Response {
         }
     }
 
-    /// Returns the delay that the server requests with `Retry-After`, in milliseconds. A date is converted with the
-    /// `Date` of the response. `None` if the header is missing or not valid.
-    pub fn retry_after_ms(&self) -> Option<u32> {
+    /// Returns the delay that the server requests with `Retry-After`. A date is converted with the `Date` of the
+    /// response. `None` if the header is missing or not valid.
+    pub fn retry_after(&self) -> Option<Duration> {
         let value = self.header("retry-after")?.trim();
-        let wait = match value.parse() {
-            Ok(seconds) => Duration::from_secs(seconds),
+        match value.parse() {
+            Ok(seconds) => Some(Duration::from_secs(seconds)),
             Err(_) => {
                 let since_epoch = |text| httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok();
-                since_epoch(value)?.saturating_sub(since_epoch(self.header("date")?)?)
+                Some(since_epoch(value)?.saturating_sub(since_epoch(self.header("date")?)?))
             }
-        };
-        Some(u32::try_from(wait.as_millis()).unwrap_or(u32::MAX))
+        }
     }
 }
 

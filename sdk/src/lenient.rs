@@ -33,19 +33,52 @@ use std::marker::PhantomData;
 
 /// A finite number, parsed from a number, a text with a number, or a flag (1 and 0). `null` and other texts are errors,
 /// unlike in [`number`].
+///
+/// ```
+/// use polliwog_sdk::lenient::Number;
+/// # use polliwog_sdk::serde_json;
+///
+/// let numbers: Vec<Number> = serde_json::from_str(r#"[0.5, "0.5", true]"#).unwrap();
+/// assert_eq!(numbers, [Number(0.5), Number(0.5), Number(1.0)]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 pub struct Number(pub f64);
 
 /// A flag, parsed from `true`, 1, `"1"`, `"true"`, `"yes"`, `"on"` and their opposites.
+///
+/// ```
+/// use polliwog_sdk::lenient::Flag;
+/// # use polliwog_sdk::serde_json;
+///
+/// let flags: Vec<Flag> = serde_json::from_str(r#"[true, 1, "on", "0"]"#).unwrap();
+/// assert_eq!(flags, [Flag(true), Flag(true), Flag(true), Flag(false)]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flag(pub bool);
 
 /// A text, parsed from a text, a number or a flag.
+///
+/// ```
+/// use polliwog_sdk::lenient::Text;
+/// # use polliwog_sdk::serde_json;
+///
+/// let ids: Vec<Text> = serde_json::from_str(r#"["100", 100]"#).unwrap();
+/// assert_eq!(ids[0], ids[1]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Text(pub String);
 
 /// A text as [`Text`], without a copy where the parsed text contains it as it is. Saves an allocation for each field of
 /// a long list.
+///
+/// ```
+/// use polliwog_sdk::lenient::{BorrowedText, Field};
+/// # use polliwog_sdk::serde_json;
+/// use std::borrow::Cow;
+///
+/// let names: Vec<Field<BorrowedText<'_>>> = serde_json::from_str(r#"["pve1", 2]"#).unwrap();
+/// assert!(matches!(names[0].get(), Some(BorrowedText(Cow::Borrowed("pve1")))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct BorrowedText<'a>(pub Cow<'a, str>);
 

@@ -2,8 +2,22 @@
 //!
 //! The host adds the plugin's kind and the target's id, and accepts 100 lines per poll. In native tests, lines go to
 //! stderr.
+//!
+//! ```
+//! use polliwog_sdk::log;
+//!
+//! let nodes = ["pve1", "pve2"];
+//! log::debug!("{} nodes: {nodes:?}", nodes.len());
+//! ```
 
 /// The severity of a log line.
+///
+/// ```
+/// use polliwog_sdk::log::{Level, write};
+///
+/// let is_odd = true;
+/// write(if is_odd { Level::Warn } else { Level::Debug }, "the answer has no version");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are common")]
 pub enum Level {

@@ -4,6 +4,7 @@ use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionG
 use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
 use crate::definition::{checked, migrated, settings_of};
 use crate::http::Response;
+use crate::report::millis;
 use crate::{
     Alert, CallError, DeliveryRules, Descriptor, Endpoint, Failure, Notification, SecretSpec, SettingsProblem, Status,
 };
@@ -11,8 +12,37 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 /// A plugin that sends notifications: its description, its settings, and one attempt.
+///
+/// ```
+/// use polliwog_sdk::notifier_prelude::*;
+/// use polliwog_sdk::{NoSettings, testing};
+///
+/// struct Board;
+///
+/// impl Notifier for Board {
+///     type Settings = NoSettings;
+///     const INFO: NotifierInfo = NotifierInfo {
+///         kind: "board",
+///         title: "Board",
+///         version: "0.1.0",
+///         summary: "Messages for a board",
+///         ..NotifierInfo::RECEIVER
+///     };
+///
+///     fn send(_: &Endpoint, _: NoSettings, notification: &Notification) -> Result<(), CallError> {
+///         let body = json!({ "text": Message::of(notification).title });
+///         http::Request::post_json("", &body).send()?.accepted()?;
+///         Ok(())
+///     }
+/// }
+///
+/// let taken = r#"[{ "request": { "method": "POST", "url": "" }, "response": { "status": 204 } }]"#;
+/// let taken = testing::Recording::parse(taken);
+/// assert!(testing::send::<Board>(taken, testing::channel(), testing::notification(&[Event::Firing])).is_ok());
+/// ```
 pub trait Notifier {
     /// The channel's settings. Operators see their JSON Schema, with descriptions from the doc comments.
     type Settings: DeserializeOwned + JsonSchema;
@@ -48,7 +78,20 @@ pub trait Notifier {
     fn send(channel: &Endpoint, settings: Self::Settings, notification: &Notification) -> Result<(), CallError>;
 }
 
-/// The description of a plugin that sends notifications.
+/// The description of a plugin that sends notifications. End it with `..NotifierInfo::RECEIVER`: later versions have
+/// more fields.
+///
+/// ```
+/// # use polliwog_sdk::NotifierInfo;
+/// const INFO: NotifierInfo = NotifierInfo {
+///     kind: "board",
+///     title: "Board",
+///     version: "0.1.0",
+///     summary: "Messages for a board",
+///     needs_every_alert: true,
+///     ..NotifierInfo::RECEIVER
+/// };
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NotifierInfo {
     /// The value of `kind = "..."` of a channel: `[a-z][a-z0-9-]{0,31}`.
@@ -65,8 +108,8 @@ pub struct NotifierInfo {
     pub license: Option<&'static str>,
     /// The schemes of the URLs that the plugin accepts. The host refuses a channel with another scheme.
     pub schemes: &'static [&'static str],
-    /// The timeout of an attempt of a channel without a configured timeout, in milliseconds.
-    pub default_timeout_ms: u32,
+    /// The timeout of an attempt of a channel without a configured timeout, at most 49 days.
+    pub default_timeout: Duration,
     /// Whether the receiver groups alerts: then each alert is sent to it, however many there are.
     pub needs_every_alert: bool,
 }
@@ -81,7 +124,7 @@ impl NotifierInfo {
         homepage: None,
         license: None,
         schemes: &["http", "https"],
-        default_timeout_ms: 15_000,
+        default_timeout: Duration::from_secs(15),
         needs_every_alert: false,
     };
 }
@@ -91,8 +134,7 @@ pub struct ExportedNotifier<N>(PhantomData<N>);
 
 impl<N: Notifier> DefinitionGuest for ExportedNotifier<N> {
     fn describe() -> Descriptor {
-        let NotifierInfo { kind, title, version, summary, homepage, license, schemes, default_timeout_ms, .. } =
-            N::INFO;
+        let NotifierInfo { kind, title, version, summary, homepage, license, schemes, default_timeout, .. } = N::INFO;
         Descriptor {
             kind: kind.to_owned(),
             title: title.to_owned(),
@@ -105,7 +147,7 @@ impl<N: Notifier> DefinitionGuest for ExportedNotifier<N> {
             settings_version: N::SETTINGS_VERSION,
             secrets: N::secrets(),
             default_interval_ms: None,
-            default_timeout_ms,
+            default_timeout_ms: millis(default_timeout),
             extra: Vec::new(),
         }
     }
@@ -130,13 +172,20 @@ impl<N: Notifier> NotifierGuest for ExportedNotifier<N> {
 }
 
 /// Escapes a text for HTML, in elements and in attributes with double quotes.
+///
+/// ```
+/// assert_eq!(polliwog_sdk::escape_html("<b> & \"c\""), "&lt;b&gt; &amp; &quot;c&quot;");
+/// ```
 pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 impl Response {
-    /// Returns the response if its status is 2xx. Fails with the error for the status otherwise, and with the beginning
-    /// of the answer, in which most receivers say what they do not accept.
+    /// Returns the response if its status is 2xx.
+    ///
+    /// # Errors
+    /// The error for the status, if it is another one, with the beginning of the answer, in which most receivers say
+    /// what they do not accept.
     pub fn accepted(self) -> Result<Self, CallError> {
         /// The length of the shown part of an answer in bytes.
         const SHOWN: usize = 300;
@@ -158,6 +207,13 @@ impl Response {
 }
 
 /// Why an alert is in a notification.
+///
+/// ```
+/// # use polliwog_sdk::{Event, testing};
+/// let notification = testing::notification(&[Event::Firing, Event::Resolved]);
+/// let is_over = notification.alerts.iter().map(|alert| alert.event() == Event::Resolved).collect::<Vec<_>>();
+/// assert_eq!(is_over, [false, true]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The alert fires, or got worse.
@@ -202,6 +258,13 @@ impl Alert {
 }
 
 /// The texts of a notification for people, short enough for a phone.
+///
+/// ```
+/// # use polliwog_sdk::{Event, Message, testing};
+/// let message = Message::of(&testing::notification(&[Event::Firing]));
+/// assert_eq!(message.title, "Critical: Database (Shop)");
+/// assert!(message.text(200).contains("connection refused"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// The problem in a few words: `Critical: Database (Shop)`.

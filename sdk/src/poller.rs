@@ -4,14 +4,54 @@ use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionG
 use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
 use crate::bindings::exports::polliwog::plugin::setup::Guest as SetupGuest;
 use crate::definition::{checked, migrated, settings_of};
+use crate::report::millis;
 use crate::{CallError, Descriptor, Endpoint, Guide, Member, Report, SecretSpec, SettingsProblem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 /// A plugin: its description, its settings, and one poll.
+///
+/// ```
+/// use polliwog_sdk::prelude::*;
+///
+/// struct Disk;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// #[serde(crate = "polliwog_sdk::serde")]
+/// #[schemars(crate = "polliwog_sdk::schemars")]
+/// struct Settings {
+///     /// A fuller disk is critical, in percent.
+///     critical: f64,
+/// }
+///
+/// impl Poller for Disk {
+///     type Settings = Settings;
+///     const INFO: Info = Info {
+///         kind: "disk",
+///         title: "Disk",
+///         version: "0.1.0",
+///         summary: "How full a disk is",
+///         ..Info::SERVICE
+///     };
+///
+///     fn poll(_: &Endpoint, settings: Settings) -> Result<Report, CallError> {
+///         let used: f64 = http::get("/used")?.json()?;
+///         let is_full = used > settings.critical;
+///         let disk = if is_full { Dependency::critical("disk", "it is full") } else { Dependency::ok("disk") };
+///         Ok([disk].into_iter().collect())
+///     }
+/// }
+///
+/// # use polliwog_sdk::testing::{self, Recording};
+/// let full = r#"[{ "request": { "method": "GET", "url": "/used" }, "response": { "status": 200, "body": "97" } }]"#;
+/// let full = Recording::parse(full);
+/// let report = testing::poll::<Disk>(full, testing::target(r#"{"critical": 90}"#)).unwrap();
+/// assert_eq!(report.dependencies[0].status, Status::Critical);
+/// ```
 pub trait Poller {
     /// The target's settings. Operators see their JSON Schema, with descriptions from the doc comments.
     type Settings: DeserializeOwned + JsonSchema;
@@ -49,6 +89,23 @@ pub trait Poller {
 }
 
 /// How a service becomes a target, for the command `setup`. Register it with `register!(MyPoller with setup)`.
+///
+/// ```
+/// # use polliwog_sdk::prelude::*;
+/// # use polliwog_sdk::{Guide, Setup};
+/// # struct Disk;
+/// # impl Poller for Disk {
+/// #     type Settings = NoSettings;
+/// #     const INFO: Info = Info { kind: "disk", ..Info::SERVICE };
+/// #     fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> { todo!() }
+/// # }
+/// impl Setup for Disk {
+///     fn guide() -> Guide {
+///         let commands = vec!["diskd token create polliwog".to_owned()];
+///         Guide { port: Some(8006), commands, ..Guide::new("/version") }
+///     }
+/// }
+/// ```
 pub trait Setup: Poller {
     /// Returns the steps.
     fn guide() -> Guide;
@@ -64,7 +121,20 @@ pub trait Setup: Poller {
     }
 }
 
-/// The description of a plugin.
+/// The description of a plugin. End it with `..Info::SERVICE`: later versions have more fields.
+///
+/// ```
+/// # use polliwog_sdk::Info;
+/// # use std::time::Duration;
+/// const INFO: Info = Info {
+///     kind: "disk",
+///     title: "Disk",
+///     version: "0.1.0",
+///     summary: "How full a disk is",
+///     default_interval: Duration::from_secs(300),
+///     ..Info::SERVICE
+/// };
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// The value of `kind = "..."` in the configuration: `[a-z][a-z0-9-]{0,31}`.
@@ -81,10 +151,10 @@ pub struct Info {
     pub license: Option<&'static str>,
     /// The schemes of the URLs that the plugin accepts. The host refuses a target with another scheme.
     pub schemes: &'static [&'static str],
-    /// The interval of a target without a configured interval, in milliseconds.
-    pub default_interval_ms: u32,
-    /// The timeout of a target without a configured timeout, in milliseconds.
-    pub default_timeout_ms: u32,
+    /// The interval of a target without a configured interval, at most 49 days.
+    pub default_interval: Duration,
+    /// The timeout of a target without a configured timeout, at most 49 days.
+    pub default_timeout: Duration,
 }
 
 impl Info {
@@ -97,20 +167,34 @@ impl Info {
         homepage: None,
         license: None,
         schemes: &["http", "https"],
-        default_interval_ms: 30_000,
-        default_timeout_ms: 10_000,
+        default_interval: Duration::from_secs(30),
+        default_timeout: Duration::from_secs(10),
     };
 }
 
 /// The settings of a plugin without settings. Every key is an error.
+///
+/// ```
+/// # use polliwog_sdk::{NoSettings, serde_json};
+/// assert!(serde_json::from_str::<NoSettings>("{}").is_ok());
+/// assert!(serde_json::from_str::<NoSettings>(r#"{"limit": 3}"#).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
 /// Parses a body as JSON.
 ///
-/// The failure is transient (`not_json`, `unexpected_shape`), because proxies and gateways answer 200 with their own
-/// pages.
+/// # Errors
+/// If it is not JSON, or has another shape. The failure is transient (`not_json`, `unexpected_shape`), because proxies
+/// and gateways answer 200 with their own pages.
+///
+/// ```
+/// # use polliwog_sdk::json;
+/// let waiting: u64 = json(b"12")?;
+/// assert_eq!(json::<u64>(b"<html>").unwrap_err().failure().code, "not_json");
+/// # Ok::<(), polliwog_sdk::CallError>(())
+/// ```
 pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CallError> {
     // The body is checked for UTF-8 once, instead of each text in it.
     let parsed = std::str::from_utf8(body).map_or_else(|_| serde_json::from_slice(body), serde_json::from_str);
@@ -132,7 +216,7 @@ pub struct Exported<P>(PhantomData<P>);
 
 impl<P: Poller> DefinitionGuest for Exported<P> {
     fn describe() -> Descriptor {
-        let Info { kind, title, version, summary, homepage, license, schemes, default_interval_ms, default_timeout_ms } =
+        let Info { kind, title, version, summary, homepage, license, schemes, default_interval, default_timeout } =
             P::INFO;
         Descriptor {
             kind: kind.to_owned(),
@@ -145,8 +229,8 @@ impl<P: Poller> DefinitionGuest for Exported<P> {
             settings_schema: schemars::schema_for!(P::Settings).as_value().to_string(),
             settings_version: P::SETTINGS_VERSION,
             secrets: P::secrets(),
-            default_interval_ms: Some(default_interval_ms),
-            default_timeout_ms,
+            default_interval_ms: Some(millis(default_interval)),
+            default_timeout_ms: millis(default_timeout),
             extra: Vec::new(),
         }
     }

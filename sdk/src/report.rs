@@ -4,12 +4,19 @@ use crate::{CallError, Dependency, DependencyFlags, Failure, Label, Report, Samp
 use std::time::Duration;
 
 /// Returns a time in the contract's milliseconds, at most 49 days.
-fn millis(duration: Duration) -> u32 {
+pub(crate) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
 impl Dependency {
     /// Creates a dependency with a name and a status. The other fields are public and can be set from the source.
+    ///
+    /// ```
+    /// # use polliwog_sdk::{Dependency, Status};
+    /// let guest = Dependency::new("guest/100", Status::Ok).with_kind("vm").with_runs_on("node/pve1");
+    /// let full = Dependency::warning("storage/local", "93 % full").with_runs_on("node/pve1").independent();
+    /// assert_eq!(full.error_message.as_deref(), Some("93 % full"));
+    /// ```
     pub fn new(name: impl Into<String>, status: Status) -> Self {
         Self {
             name: name.into(),
@@ -76,10 +83,11 @@ impl Dependency {
         Self { code: Some(code), ..self }
     }
 
-    /// Sets the latency in milliseconds. The host removes values that are negative or not finite.
+    /// Sets the latency. A source's own number goes into the field `latency_ms`; the host removes numbers that are
+    /// negative or not finite.
     #[must_use]
-    pub fn with_latency_ms(self, latency_ms: f64) -> Self {
-        Self { latency_ms: Some(latency_ms), ..self }
+    pub fn with_latency(self, latency: Duration) -> Self {
+        Self { latency_ms: Some(latency.div_duration_f64(Duration::from_millis(1))), ..self }
     }
 
     /// Sets the description, at most 4 KiB.
@@ -156,6 +164,12 @@ impl Dependency {
 impl Sample {
     /// Creates a gauge. `name` is a Prometheus metric name with its unit as suffix (`_bytes`, `_seconds`, `_ratio`).
     /// The host adds the target's labels and removes values that are not finite.
+    ///
+    /// ```
+    /// # use polliwog_sdk::Sample;
+    /// let sample = Sample::gauge("queue_messages", 12.0).with_label("queue", "mail").with_help("Messages that wait.");
+    /// assert_eq!(sample.labels[0].value, "mail");
+    /// ```
     pub fn gauge(name: impl Into<String>, value: f64) -> Self {
         Self {
             name: name.into(),
@@ -212,6 +226,11 @@ impl Status {
     }
 
     /// Returns the worse of two statuses. The order is critical, unknown, warning, ok.
+    ///
+    /// ```
+    /// # use polliwog_sdk::Status;
+    /// assert_eq!(Status::Warning.worse(Status::Unknown), Status::Unknown);
+    /// ```
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         let rank = |status: Self| match status {
@@ -225,7 +244,14 @@ impl Status {
 }
 
 impl Report {
-    /// Creates an empty report.
+    /// Creates an empty report. Dependencies can also be collected to a report.
+    ///
+    /// ```
+    /// # use polliwog_sdk::{Dependency, Report};
+    /// let mut report: Report = ["pve1", "pve2"].map(Dependency::ok).into_iter().collect();
+    /// report.warn("the list of nodes is not complete");
+    /// assert_eq!(report.dependencies.len(), 2);
+    /// ```
     pub fn empty() -> Self {
         Self {
             dependencies: Vec::new(),
@@ -285,6 +311,12 @@ impl Failure {
 
 impl CallError {
     /// Creates a failure that a retry may resolve. `code` is stable and in snake_case, `message` is one sentence.
+    ///
+    /// ```
+    /// # use polliwog_sdk::CallError;
+    /// let busy = CallError::transient("busy", "the server is starting: the next poll may succeed");
+    /// assert_eq!(busy.failure().code, "busy");
+    /// ```
     pub fn transient(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Transient(Failure::new(code, message))
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The key of the signed webhook.
-const KEY: &str = "It's a Secret to Everybody";
+const KEY: &str = "a key that only two parties have";
 
 /// A file with a secret, as an option of the command line.
 fn secret(folder: &std::path::Path, name: &str, value: &str) -> String {
@@ -60,7 +60,7 @@ fn a_log_in_with_a_cookie_is_recorded_and_replayed_with_three_polls() {
     assert_eq!(test(&["--update"]).0, 0, "{:?}", test(&[]));
     let (code, said, why) = test(&[]);
     assert_eq!(code, 0, "{said}{why}");
-    // The second poll has a golden report of its own.
+    // Each poll has its golden report.
     let golden = folder.join("recordings/three.report.json");
     let mut reports: Vec<Value> = serde_json::from_str(&fs::read_to_string(&golden).unwrap()).unwrap();
     reports[1]["dependencies"][1]["status"] = "ok".into();

@@ -13,13 +13,13 @@ use std::path::Path;
 struct Change {
     /// The name of the kind of change.
     what: &'static str,
-    /// The file, a text in it, and the text in its place.
+    /// The file, a text in it, and the text that replaces it.
     edit: (&'static str, &'static str, &'static str),
     /// The version of the changed contract.
     version: &'static str,
     /// The text of the plugin.
     plugin: &'static str,
-    /// What the refusal says; `None` if the plugin loads.
+    /// A part of the refusal; `None` if the plugin loads.
     refused: Option<&'static str>,
 }
 
@@ -73,7 +73,7 @@ const CHANGES: [Change; 15] = [
     Change::new("a flag", ("poller.wit", "independent,", "independent,\n        more,")).refused("types differ"),
     Change::new(
         "a parameter",
-        ("definition.wit", "migrate-settings: func(version: u32,", "migrate-settings: func(version: u64,"),
+        ("definition.wit", "migrate-settings: func(version: u32,", "migrate-settings: func(version: s32,"),
     )
     .refused("types differ"),
     Change::new(

@@ -17,6 +17,7 @@ use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
 use redirect::{Stopped, origin};
 use settings::Settings;
+use std::time::Duration;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -55,7 +56,7 @@ polliwog_sdk::register!(Http);
 fn answered(settings: &Settings, response: &Response) -> Report {
     let mut report: Report = [status(settings, response)].into_iter().collect();
     report.dependencies.extend(body(settings, response));
-    report.dependencies.extend(latency(settings, response.total_ms()));
+    report.dependencies.extend(latency(settings, response.latency()));
     report.dependencies.extend(response.tls().map(|tls| certificate(settings, tls, clock::now())));
     report
 }
@@ -98,7 +99,7 @@ fn status(settings: &Settings, response: &Response) -> Dependency {
             ..Dependency::critical("response", format!("answered {code}{reason}, expected {}", settings.expected()))
         }
     };
-    Dependency { code: Some(code.into()), latency_ms: Some(response.total_ms()), ..part(checked, "rest") }
+    part(checked, "rest").with_code(code.into()).with_latency(response.latency())
 }
 
 fn body(settings: &Settings, response: &Response) -> Option<Dependency> {
@@ -116,17 +117,18 @@ fn body(settings: &Settings, response: &Response) -> Option<Dependency> {
     Some(part(checked, "rest"))
 }
 
-fn latency(settings: &Settings, ms: f64) -> Option<Dependency> {
+fn latency(settings: &Settings, took: Duration) -> Option<Dependency> {
     if !settings.checks_latency() {
         return None;
     }
-    let above = |limit: Option<u32>| limit.filter(|&limit| ms > f64::from(limit));
+    let ms = took.as_millis();
+    let above = |limit: Option<u32>| limit.filter(|&limit| took > Duration::from_millis(limit.into()));
     let checked = match (above(settings.latency_critical_ms), above(settings.latency_warning_ms)) {
-        (Some(limit), _) => Dependency::critical("latency", format!("took {ms:.0} ms, more than {limit} ms")),
-        (None, Some(limit)) => Dependency::warning("latency", format!("took {ms:.0} ms, more than {limit} ms")),
+        (Some(limit), _) => Dependency::critical("latency", format!("took {ms} ms, more than {limit} ms")),
+        (None, Some(limit)) => Dependency::warning("latency", format!("took {ms} ms, more than {limit} ms")),
         (None, None) => Dependency::ok("latency"),
     };
-    Some(Dependency { latency_ms: Some(ms), ..part(checked, "rest") })
+    Some(part(checked, "rest").with_latency(took))
 }
 
 fn certificate(settings: &Settings, tls: &TlsInfo, now: i64) -> Dependency {

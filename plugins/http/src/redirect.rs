@@ -3,6 +3,7 @@
 use crate::settings::{HttpMethod, Settings};
 use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Request, Response};
 use polliwog_sdk::prelude::*;
+use std::time::Duration;
 
 /// Why there is no answer to check.
 pub(crate) enum Stopped {
@@ -30,7 +31,8 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Respons
             HttpErrorClass::Denied | HttpErrorClass::InvalidArgument => Stopped::Unsent(error),
             _ => Stopped::Unanswered(error),
         };
-        let response = request(settings, method, &path).timeout_ms(share).send().map_err(stopped)?;
+        let response =
+            request(settings, method, &path).timeout(Duration::from_millis(share.into())).send().map_err(stopped)?;
         let location = response.header("location").map(|location| joined(&url, location));
         let Some(next) = location.filter(|_| hop < settings.redirects && (300..400).contains(&response.status()))
         else {

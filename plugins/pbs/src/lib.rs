@@ -37,6 +37,7 @@ use polliwog_sdk::{Guide, SecretSpec, Setup, Status};
 use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, run, subscription};
 use serde::Deserialize;
 use settings::Settings;
+use std::time::Duration;
 
 /// The plugin.
 pub struct Pbs;
@@ -49,8 +50,8 @@ impl Poller for Pbs {
         title: "Proxmox Backup Server",
         version: env!("CARGO_PKG_VERSION"),
         summary: "A Proxmox Backup Server: datastores, jobs, and the newest backup of everything",
-        default_interval_ms: 10_000,
-        default_timeout_ms: 30_000,
+        default_interval: Duration::from_secs(10),
+        default_timeout: Duration::from_secs(30),
         ..Info::SERVICE
     };
 

@@ -27,10 +27,10 @@ const NAMED: usize = 20;
 struct Budget {
     requests: u32,
     bytes: usize,
-    milliseconds: f64,
+    time: Duration,
 }
 
-const EACH_POLL: Budget = Budget { requests: 50, bytes: 4 << 20, milliseconds: 4_000.0 };
+const EACH_POLL: Budget = Budget { requests: 50, bytes: 4 << 20, time: Duration::from_secs(4) };
 
 /// One entry of `/admin/datastore/S/snapshots`.
 #[derive(Debug, Default, Deserialize)]
@@ -109,7 +109,7 @@ fn unverified(context: &mut PollContext, name: &str, walk: &Walk) -> Verdict {
 
 impl Budget {
     fn is_spent(&self) -> bool {
-        self.requests == 0 || self.bytes == 0 || self.milliseconds <= 0.0
+        self.requests == 0 || self.bytes == 0 || self.time.is_zero()
     }
 }
 
@@ -123,10 +123,10 @@ fn walk(context: &mut PollContext, store: &str, budget: &mut Budget) -> Result<W
     while let Some(ns) = walk.left.last().filter(|_| !budget.is_spent()) {
         let path = format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns));
         let [answer] = context.api.patient().ask([path.as_str()]);
-        let (bytes, milliseconds) = answer.cost();
+        let (bytes, time) = answer.cost();
         budget.requests -= 1;
         budget.bytes = budget.bytes.saturating_sub(bytes);
-        budget.milliseconds -= milliseconds;
+        budget.time = budget.time.saturating_sub(time);
         let ns = ns.clone();
         let snapshots = answer
             .list::<Snapshot>(&mut context.diagnostics)

@@ -31,6 +31,7 @@ use polliwog_sdk::prelude::*;
 use polliwog_sdk::{Guide, Member, SecretSpec, Setup};
 use proxmox::{Answer, Error, Fact, certificates, hourly, run, subscription};
 use settings::Settings;
+use std::time::Duration;
 
 /// The plugin.
 pub struct Pmg;
@@ -43,8 +44,8 @@ impl Poller for Pmg {
         title: "Proxmox Mail Gateway",
         version: env!("CARGO_PKG_VERSION"),
         summary: "A Proxmox Mail Gateway: nodes, cluster, mail queues, services",
-        default_interval_ms: 10_000,
-        default_timeout_ms: 30_000,
+        default_interval: Duration::from_secs(10),
+        default_timeout: Duration::from_secs(30),
         ..Info::SERVICE
     };
 

@@ -83,7 +83,7 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
         .capture_optional(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
         // The token is not needed to read, and is captured so that the plugin does not see it.
         .capture_optional("csrf", CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()), GOOD)
-        .timeout_ms(api.probe_ms());
+        .timeout(api.probe());
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
     if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {
         forget_secret(&ticket);

@@ -162,9 +162,9 @@ impl Api {
         Self { patient: true, request_ms: self.request_ms / 2 * 3, ..self.clone() }
     }
 
-    /// The time for the first answer of this origin, in milliseconds.
-    pub fn probe_ms(&self) -> u32 {
-        self.probe_ms
+    /// The time for the first answer of this origin.
+    pub fn probe(&self) -> Duration {
+        Duration::from_millis(self.probe_ms.into())
     }
 
     /// When the certificate of this origin expires, in seconds since 1970; `None` if the connection is not encrypted.
@@ -200,7 +200,7 @@ impl Api {
 
     /// A GET with credentials.
     pub fn get(&self, path: &str) -> Request {
-        let request = self.request("GET", path).timeout_ms(self.request_ms);
+        let request = self.request("GET", path).timeout(Duration::from_millis(self.request_ms.into()));
         match &self.header {
             Some((name, value)) => request.header(*name, value.clone()),
             None => request,
@@ -235,7 +235,7 @@ impl Api {
     /// other.
     fn first_requests(self, first: &[&str], contact: Contact) -> Result<Connected, Error> {
         let together = if contact == Contact::Known { first } else { &[] };
-        let version = self.get("/version").timeout_ms(self.probe_ms);
+        let version = self.get("/version").timeout(self.probe());
         let requests = std::iter::once(version).chain(together.iter().map(|path| self.get(path)));
         let mut results = send_all(requests.collect()).into_iter();
         let response = results.next().expect("an answer to each");
@@ -292,12 +292,11 @@ impl Answer {
         read(self.product, self.named(), response, &text(response))
     }
 
-    /// Returns the size of the body in bytes, and the time of the request in milliseconds. Without an answer, the time
-    /// is the limit.
-    pub fn cost(&self) -> (usize, f64) {
+    /// Returns the size of the body in bytes, and the time of the request. Without an answer, the time is the limit.
+    pub fn cost(&self) -> (usize, Duration) {
         match &self.result {
-            Ok(response) => (response.body().len(), response.total_ms()),
-            Err(_) => (0, f64::from(self.limit_ms)),
+            Ok(response) => (response.body().len(), response.latency()),
+            Err(_) => (0, Duration::from_millis(self.limit_ms.into())),
         }
     }
 
@@ -360,7 +359,7 @@ fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
         Product::Backup => "pbs-api",
         Product::Mail => "pmg-api",
     };
-    Dependency::ok("api").with_kind(kind).with_description(description).with_latency_ms(response.total_ms())
+    Dependency::ok("api").with_kind(kind).with_description(description).with_latency(response.latency())
 }
 
 /// Adds a warning if the first origin was skipped.

@@ -186,7 +186,7 @@ impl Error {
         };
         // A proxy answers with these when the server behind it does not answer.
         error.no_answer = matches!(status, 502..=504);
-        error.retry_after_ms = response.retry_after_ms();
+        error.retry_after_ms = response.retry_after().map(|wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
         error
     }
 

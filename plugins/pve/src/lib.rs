@@ -56,6 +56,7 @@ use proxmox::{Answer, Api, Error, Part, Product, connect, run};
 use resources::{Resource, Resources};
 use settings::Settings;
 use std::cell::Cell;
+use std::time::Duration;
 
 /// The plugin.
 pub struct Pve;
@@ -68,8 +69,8 @@ impl Poller for Pve {
         title: "Proxmox VE",
         version: env!("CARGO_PKG_VERSION"),
         summary: "A Proxmox VE cluster: quorum, nodes, guests, storages, HA, replication, backups",
-        default_interval_ms: 10_000,
-        default_timeout_ms: 30_000,
+        default_interval: Duration::from_secs(10),
+        default_timeout: Duration::from_secs(30),
         ..Info::SERVICE
     };
 

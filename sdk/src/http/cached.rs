@@ -27,6 +27,9 @@ impl Request {
     /// let inventory = Request::get("/inventory").send_cached(Duration::from_secs(3600))?;
     /// # Ok::<(), polliwog_sdk::http::HttpError>(())
     /// ```
+    ///
+    /// # Errors
+    /// If there is no response.
     pub fn send_cached(self, ttl: Duration) -> Result<Response, HttpError> {
         let key = self.key();
         let kept = cache::get(&key).and_then(|kept| parse(&kept));

@@ -4,6 +4,13 @@ use super::contract;
 use super::contract::{SecretEncoding, SignatureEncoding, SignaturePart};
 
 /// A part of the key or the input of a signature.
+///
+/// ```
+/// # use polliwog_sdk::http::{Part, Signature};
+/// // As AWS does it: the key of one signature is the result of another.
+/// let key = Signature::hmac_sha256(vec!["AWS4".into(), Part::secret("secret_key")]).input("20261129").raw();
+/// let next = Signature::hmac_sha256(vec![Part::signature("date")]).input("eu-central-1").raw();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Part(SignaturePart);
 

@@ -9,6 +9,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Recorded exchanges, and the target of the recorded poll.
+///
+/// ```
+/// # use polliwog_sdk::testing::Recording;
+/// let recording = Recording::of_body(r#"{"mail": 12}"#);
+/// assert_eq!(recording.target().url, "http://127.0.0.1:8080/");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,

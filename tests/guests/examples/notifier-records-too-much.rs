@@ -1,4 +1,5 @@
-//! Records the progress of alerts that the notification does not contain, and of its own again and again, then panics.
+//! Records the progress of alerts that the notification does not contain, and of the same alert again and again, then
+//! panics.
 
 use polliwog_sdk::{Alert, CallError, Endpoint, Failure, Notification, progress};
 

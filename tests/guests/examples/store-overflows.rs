@@ -5,9 +5,9 @@ use polliwog_sdk::{CallError, Endpoint, Report, store};
 guests::guest!("store-overflows", poll);
 
 fn poll(_: &Endpoint) -> Result<Report, CallError> {
-    for number in 0..2_000_u32 {
+    for number in 0..400_u32 {
         let key = format!("key-{}", number % 100);
-        let _ = store::set(&key, &vec![0; (number * 40 % 70_000) as usize]);
+        let _ = store::set(&key, &vec![0; (number * 200 % 70_000) as usize]);
         let _ = store::set(&"k".repeat((number % 300) as usize), b"v");
         store::remove(&format!("key-{}", number % 37));
     }

@@ -54,7 +54,7 @@ pub(crate) struct Replayed {
     pub differences: Vec<String>,
 }
 
-/// What is known of the target of a recording between its polls.
+/// The state of the target of a recording between its polls.
 #[derive(Default)]
 pub(crate) struct Memory(KnownState);
 
