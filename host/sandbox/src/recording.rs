@@ -8,7 +8,7 @@ use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, r
 use model::{AlertEvent, Kind, PluginValues, TargetId, Timestamp};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,11 +141,17 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Creates a poll whose requests the recording answers: the first one, or a later one.
+    /// The settings of the recorded target.
+    pub fn settings(&self) -> Value {
+        if self.target.settings.is_null() { Value::Object(Map::new()) } else { self.target.settings.clone() }
+    }
+
+    /// Creates a poll whose requests the recording answers: the first one, or a later one. `settings` is
+    /// [`Self::settings`] as the plugin accepts them, in JSON.
     ///
     /// # Errors
     /// One sentence: which part of the recorded target is wrong.
-    pub fn job(&self, plugin: &Plugin, poll: usize) -> Result<Job, String> {
+    pub fn job(&self, plugin: &Plugin, poll: usize, settings: String) -> Result<Job, String> {
         let later = poll.checked_sub(1).and_then(|place| self.later.get(place));
         let (now, recorded) = later.map_or((self.target.now, &self.exchanges), |poll| (poll.now, &poll.exchanges));
         let parse = |url: &str| Origin::parse(url).map_err(|error| error.to_string());
@@ -179,10 +185,7 @@ impl Recording {
             url: reference_in_base.clone().unwrap_or_else(|| base.to_string()),
             also: self.target.also.clone(),
             labels: self.target.labels.clone().into_iter().collect(),
-            settings: match &self.target.settings {
-                Value::Null => "{}".to_owned(),
-                settings => settings.to_string(),
-            },
+            settings,
             secrets: self.target.secrets.clone(),
         };
         let tape = Tape::Replay(Arc::new(Player::new(exchanges.collect())));

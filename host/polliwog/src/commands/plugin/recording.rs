@@ -6,7 +6,7 @@ use anyhow::Context;
 use egress::{Seen, Tape};
 use engine::sample_notification;
 use model::{Failure, Outcome};
-use sandbox::{Attempt, Collected, Done, Plugin, Recording, Role, Sandbox, Sent, Usage};
+use sandbox::{Attempt, Collected, Done, Plugin, Recording, Role, Sandbox, Sent, SettingsVersion, Usage};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +56,11 @@ pub(crate) struct Replayed {
 
 /// The state of the target of a recording between its polls.
 #[derive(Default)]
-pub(crate) struct Memory(KnownState);
+pub(crate) struct Memory {
+    known: KnownState,
+    /// The settings as the plugin accepts them, in JSON. `None` before the first poll.
+    settings: Option<String>,
+}
 
 impl Memory {
     /// Runs a plugin over all polls of a recording, from the first one.
@@ -73,6 +77,19 @@ impl Memory {
             all.push(replay(sandbox, plugin, recording, poll, &mut memory).await?);
         }
         Ok(all)
+    }
+
+    /// The settings of the recording as a host passes them to the plugin: converted, and with defaults.
+    async fn settings(&mut self, sandbox: &Sandbox, plugin: &Plugin, recording: &Recording) -> Result<String, String> {
+        if let Some(known) = &self.settings {
+            return Ok(known.clone());
+        }
+        let accepted = sandbox.accept_settings(plugin, &recording.settings(), SettingsVersion::Assumed(1)).await?;
+        let accepted = accepted.map_err(|problems| {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            format!("the plugin refuses the settings of the recording: {}", problems.join("; "))
+        })?;
+        Ok(self.settings.insert(accepted.complete.to_string()).clone())
     }
 }
 
@@ -91,22 +108,22 @@ pub(crate) async fn replay(
     if recording.kind != kind {
         return Err(format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind));
     }
-    let mut job = recording.job(plugin, poll)?;
+    let mut job = recording.job(plugin, poll, memory.settings(sandbox, plugin, recording).await?)?;
     if poll == 0 {
         sandbox.forget(&job.target.id);
-        *memory = Memory::default();
+        memory.known = KnownState::default();
     }
-    job.stored = memory.0.values.clone();
+    job.stored = memory.known.values.clone();
     let now = job.now;
     let tape = job.tape.clone();
     let (result, failure, usage, seen) = match (plugin.descriptor().role, recording.event()) {
         (Role::Poller, None) => {
             let Done { outcome, usage, seen, stored, .. } = sandbox.poll(job).await;
-            let outcome = memory.0.judged(outcome);
+            let outcome = memory.known.judged(outcome);
             let result = result_json(&outcome);
-            let mut changes = memory.0.merge(outcome.clone(), now, &Aliases::new());
+            let mut changes = memory.known.merge(outcome.clone(), now, &Aliases::new());
             if let Some(values) = stored {
-                memory.0.keep_values(values, &mut changes);
+                memory.known.keep_values(values, &mut changes);
             }
             let failure = if let Outcome::Failure(failure) = outcome { Some(failure) } else { None };
             (result, failure, usage, seen)

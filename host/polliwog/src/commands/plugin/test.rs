@@ -111,13 +111,39 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
 /// Says where a report differs first from the golden report, whose formatting does not matter; `None` if it does not.
 fn first_difference(golden: &str, found: &Value) -> Option<String> {
     match serde_json::from_str(golden) {
-        Ok(expected) => differing("", &expected, found),
+        Ok(expected) => differing("", &expected, found, Keys::OfReports),
         Err(error) => Some(format!("the golden report is not JSON: {error}")),
     }
 }
 
+/// The object that a key belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// A part of a report. Later programs have more keys, with values that say nothing unless a plugin uses them.
+    OfReports,
+    /// A value from a plugin.
+    OfPlugins,
+}
+
+impl Keys {
+    /// The keys of the value of a key.
+    fn of(self, key: &str) -> Self {
+        if matches!(key, "checkDetails" | "contact" | "error" | "labels") { Self::OfPlugins } else { self }
+    }
+
+    /// Whether a value is the same as no key.
+    fn is_nothing(self, value: Option<&Value>) -> bool {
+        let is_empty = match value {
+            None | Some(Value::Null | Value::Bool(false)) => true,
+            Some(Value::Array(values)) => values.is_empty(),
+            _ => false,
+        };
+        self == Self::OfReports && is_empty
+    }
+}
+
 /// Compares values at a path such as `dependencies[2].status`.
-fn differing(path: &str, expected: &Value, found: &Value) -> Option<String> {
+fn differing(path: &str, expected: &Value, found: &Value, of: Keys) -> Option<String> {
     let shown =
         |value: Option<&Value>| value.map_or_else(|| "missing".to_owned(), |value| clean(&value.to_string(), SHOWN));
     let says = |path: &str, expected: Option<&Value>, found: Option<&Value>| {
@@ -129,7 +155,8 @@ fn differing(path: &str, expected: &Value, found: &Value) -> Option<String> {
             let inner = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
             let keys: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
             keys.into_iter().find_map(|key| match (expected.get(key), found.get(key)) {
-                (Some(expected), Some(found)) => differing(&inner(key), expected, found),
+                (Some(expected), Some(found)) => differing(&inner(key), expected, found, of.of(key)),
+                (expected, found) if of.is_nothing(expected) && of.is_nothing(found) => None,
                 (expected, found) => says(&inner(key), expected, found),
             })
         }
@@ -142,7 +169,7 @@ fn differing(path: &str, expected: &Value, found: &Value) -> Option<String> {
                 let (expected, found) = (expected.get(at), found.get(at));
                 let inner = format!("{path}[{at}]{}", name(found.or(expected)).unwrap_or_default());
                 match (expected, found) {
-                    (Some(expected), Some(found)) => differing(&inner, expected, found),
+                    (Some(expected), Some(found)) => differing(&inner, expected, found, of),
                     (expected, found) => says(&inner, expected, found),
                 }
             })
@@ -204,5 +231,24 @@ mod tests {
         );
         let shown = clean(&golden.replace(": ", ":").replace(", ", ","), SHOWN);
         check(json!([1]), Some(&format!("the report is [1], expected {shown}")));
+    }
+
+    #[test]
+    fn keys_of_later_programs_differ_only_if_they_say_something() {
+        let golden = json!({ "dependencies": [{ "name": "a", "checkDetails": {} }], "link": null });
+        let check = |more: Value, details: Value, expected: Option<&str>| {
+            let mut dependency = json!({ "name": "a", "checkDetails": details });
+            dependency.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let found = json!({ "dependencies": [dependency], "gone": [] });
+            assert_eq!(first_difference(&golden.to_string(), &found).as_deref(), expected, "{found}");
+        };
+        check(json!({ "independent": false, "runsOn": [], "link": null }), json!({}), None);
+        let differs = r#"dependencies[0] ("a").independent is true, expected missing"#;
+        check(json!({ "independent": true }), json!({}), Some(differs));
+        let differs = r#"dependencies[0] ("a").runsOn is ["b"], expected missing"#;
+        check(json!({ "runsOn": ["b"] }), json!({}), Some(differs));
+        // A plugin's own values are compared as they are.
+        let differs = r#"dependencies[0] ("a").checkDetails.count is null, expected missing"#;
+        check(json!({}), json!({ "count": null }), Some(differs));
     }
 }
