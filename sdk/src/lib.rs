@@ -65,11 +65,13 @@ pub use {schemars, serde, serde_json};
 /// The items that most plugins need.
 pub mod prelude {
     pub use crate::{
-        CallError, Dependency, Endpoint, Info, NoSettings, Poller, Report, Sample, SettingsProblem, Status, json,
+        CallError, Dependency, Endpoint, Info, NoSettings, Poller, Report, Sample, SecretSpec, SettingsProblem, Status,
+        json,
     };
     pub use crate::{clock, http, log};
     pub use schemars::JsonSchema;
     pub use serde::Deserialize;
+    pub use serde_json::Value;
 }
 
 /// The items that most plugins for notifications need.

@@ -175,3 +175,20 @@ fn settings_of_an_earlier_version_are_converted_and_their_version_is_remembered(
     let zero = said("settings_version = 0\n");
     assert!(zero.contains("settings_version: use the number of a version, from 1"), "{zero}");
 }
+
+/// Settings that are wrong in the present version and after their conversion are not said to be of an earlier one.
+#[test]
+fn nonsense_is_one_sentence_unless_the_plugin_refuses_to_convert_it() {
+    let (_keep, folder) = folder();
+    let said = |migrated: &str| {
+        fs::write(folder.join("one.wasm"), with_version("one", "2.0.0", "branch", 2, migrated)).unwrap();
+        let arguments = ["poll", "--plugin", "one.wasm", "--url", "http://127.0.0.1:9", "--settings", r#"{"maks":3}"#];
+        let (code, _, why) = output(&folder, &arguments);
+        assert_eq!(code, 64, "{why}");
+        why.lines().filter(|line| line.contains("settings:")).map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let unknown = "polliwog: settings: unknown key \"maks\"; use one of: branch";
+    assert_eq!(said(r#"{"maks":3}"#), [unknown]);
+    let refused = "polliwog: settings: their conversion from version 1 failed: the plugin returned no JSON object";
+    assert_eq!(said("[]"), [unknown, refused]);
+}

@@ -210,6 +210,7 @@ pub fn suggestion(key: &str, known: &[&str]) -> String {
     match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         Some((_, name)) => format!(": did you mean {name:?}?"),
         None if known.is_empty() => ": none is defined".to_owned(),
+        None if known.len() == 1 => format!(": there is only {}", known[0]),
         None => format!(": there are {}", known.join(", ")),
     }
 }

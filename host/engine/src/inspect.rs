@@ -79,7 +79,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
 fn of_conversion(file: &str, converted: &Converted) -> Problem {
     let place = format!("{file}:{}", converted.target.line_of(None));
     let settings = toml_of(&[converted.target.noun(), "settings"], &converted.settings);
-    Problem { place, message: format!("{}; write them as\n{settings}", converted.sentence()) }
+    Problem { place, message: format!("{}\nwrite them as\n{settings}", converted.sentence()) }
 }
 
 /// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers

@@ -44,6 +44,19 @@ pub struct AcceptedSettings {
 /// The problems of settings, or why the plugin cannot check any settings.
 type Checked = Result<Result<AcceptedSettings, Vec<SettingsProblem>>, String>;
 
+/// Why settings of an earlier version were not converted.
+enum Unconverted {
+    /// The plugin refuses them, or failed.
+    Failed(String),
+    /// The plugin's own result is not valid.
+    Invalid(String),
+}
+
+fn unconverted(version: u32, why: &str) -> SettingsProblem {
+    let message = format!("their conversion from version {version} failed: {why}");
+    SettingsProblem { setting: None, message }
+}
+
 impl Sandbox {
     /// Checks settings, after converting them if they are of an earlier version: against the schema, and if it finds no
     /// problem, with the plugin. Fails with the reason if the plugin cannot check any settings.
@@ -67,7 +80,10 @@ impl Sandbox {
                 return Ok(Err(vec![SettingsProblem { setting: None, message }]));
             }
             SettingsVersion::Written(version) if version < current => {
-                return self.converted(plugin, settings, version).await;
+                let converted = self.converted(plugin, settings, version).await?;
+                return Ok(converted.map_err(|(Unconverted::Failed(why) | Unconverted::Invalid(why))| {
+                    vec![unconverted(version, &why)]
+                }));
             }
             SettingsVersion::Written(_) => None,
             SettingsVersion::Assumed(version) => Some(version).filter(|version| *version < current),
@@ -77,17 +93,25 @@ impl Sandbox {
             return self.complete(plugin, settings.clone(), current).await;
         }
         let Some(version) = earlier else { return Ok(Err(problems)) };
-        let converted = self.converted(plugin, settings, version).await?;
-        // These settings are wrong in the present version, too, and that says more than the failed conversion.
-        Ok(converted.map_err(|failed| problems.into_iter().chain(failed).collect()))
+        Ok(match self.converted(plugin, settings, version).await? {
+            Ok(accepted) => Ok(accepted),
+            // Nothing says that they are of version 1 rather than wrong in the present one.
+            Err(Unconverted::Invalid(_)) if version == 1 => Err(problems),
+            Err(Unconverted::Failed(why) | Unconverted::Invalid(why)) => {
+                Err(problems.into_iter().chain([unconverted(version, &why)]).collect())
+            }
+        })
     }
 
     /// Converts settings of an earlier version, and checks the result.
-    async fn converted(&self, plugin: &Plugin, settings: &Value, version: u32) -> Checked {
-        let failed = |why: String| {
-            let message = format!("their conversion from version {version} failed: {why}");
-            Ok(Err(vec![SettingsProblem { setting: None, message }]))
-        };
+    async fn converted(
+        &self,
+        plugin: &Plugin,
+        settings: &Value,
+        version: u32,
+    ) -> Result<Result<AcceptedSettings, Unconverted>, String> {
+        let failed = |why: String| Ok(Err(Unconverted::Failed(why)));
+        let invalid = |first: String| Ok(Err(Unconverted::Invalid(format!("the result is not valid: {first}"))));
         let text = match self.migrate(plugin, settings, version).await {
             Ok(Ok(text)) => text,
             Ok(Err(problem)) => return failed(shown(&problem).message),
@@ -102,13 +126,13 @@ impl Sandbox {
         };
         let problems = self.schema_problems(plugin, &converted).await?;
         if let Some(first) = problems.first() {
-            return failed(format!("the result is not valid: {first}"));
+            return invalid(first.to_string());
         }
         Ok(match self.complete(plugin, converted, version).await? {
             Ok(accepted) => Ok(accepted),
             Err(problems) => {
                 let reason = problems.first().map(ToString::to_string).unwrap_or_default();
-                return failed(format!("the result is not valid: {reason}"));
+                return invalid(reason);
             }
         })
     }

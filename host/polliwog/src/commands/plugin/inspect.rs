@@ -115,6 +115,9 @@ fn readable(facts: &Value) -> String {
         let (name, description) = (secret["name"].as_str(), secret["description"].as_str());
         line("secret", format!("{}{required}{form}: {}", name.unwrap_or_default(), description.unwrap_or_default()));
     }
+    if facts["settingsVersion"] != 1 {
+        line("settings version", text("settingsVersion"));
+    }
     let schema = &facts["settingsSchema"];
     let mut settings = Vec::new();
     list_settings((schema, schema), "", &mut settings);
