@@ -54,7 +54,7 @@ mutants=(
     "a quarantined plugin is never probed|scheduler/quarantine.rs|quarantine.chosen.filter(\|_\| quarantine.probes.is_empty())?|quarantine.chosen.filter(\|_\| false)?"
     "a success does not end a quarantine|scheduler/outcomes.rs|                _ => self.clear(&in_flight.kind, now),|                _ => {}"
     "a failed probe is followed by the next probe at once|scheduler/quarantine.rs|            if quarantine.probes.remove(&slot) {|            if quarantine.probes.remove(&slot) && false {"
-    "the interval after a success counts from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
+    "the interval after a success counts from the end of the poll|scheduler/outcomes.rs|since.after(after).max(now)|now.after(after)"
 )
 
 # The same under host/notify/src.
@@ -73,9 +73,9 @@ notify_mutants=(
     "an acknowledged alert is repeated|notifier/evaluate.rs|            && alert.record.acknowledged.is_none()|"
     "flapping does not end|notifier/evaluate.rs|            if at <= now.moment {|            if false {"
     "each change of a flapping alert is notified|notifier/evaluate.rs|if record.flapping.is_some() {|if false {"
-    "parents are taken from the first report only|notifier/observe.rs|if alert.is_open() && alert.record.ancestors != ancestors {|if alert.record.ancestors.is_empty() {"
+    "what it runs on is taken from the first report only|notifier/observe.rs|if alert.is_open() && alert.record.ancestors != ancestors {|if alert.record.ancestors.is_empty() {"
     "circles of needs are not cut|ranks.rs|if need.0 == target \|\| all.needs_indirectly(&need.0, &target) {|if false {"
-    "circles of parents are not cut|ranks.rs|            chain.truncate(least + 1);|"
+    "circles of what they run on are not cut|ranks.rs|    if is_cyclic {|    if false {"
     "alerts of a removed target stay|notifier/observe.rs|None => self.end(&subject, Resolution::Removed, now),|None => {}"
     "a storm is not summarised|groups.rs|let is_storm = lane.waiting.len() > STORM \|\| lane.sent.len() + keys.len() > STORM;|let is_storm = false;"
     "a full channel is not waited for|groups.rs|if undelivered >= MAX_OPEN {|if false {"
@@ -91,7 +91,8 @@ notify_mutants=(
 fresh() {
     rm -rf "$copy"
     mkdir -p "$copy"
-    tar -c --exclude=./target --exclude=./.git . | tar -x -C "$copy"
+    # New times, because the last build of an earlier run may have been one with a fault.
+    tar -c --exclude=./target --exclude=./.git . | tar -xm -C "$copy"
 }
 
 # Limits CPU time: a step that waits for other work of the machine has not hung. One that blocks ends after an hour.

@@ -138,7 +138,7 @@ impl Bytes<'_> {
             kind: self.option(Self::text),
             status: [types::Status::Ok, types::Status::Warning, types::Status::Critical, types::Status::Unknown]
                 [usize::from(self.byte() % 4)],
-            flags: poller::DependencyFlags::from_bits_truncate(self.byte()),
+            flags: self.flags(),
             code: self.option(|bytes| bytes.number() as i32),
             latency_ms: self.option(|bytes| f64::from_bits(bytes.number())),
             description: self.option(Self::text),
@@ -153,6 +153,15 @@ impl Bytes<'_> {
             runs_on: self.list(Self::text),
             extra: self.list(Self::extra),
         }
+    }
+
+    fn flags(&mut self) -> poller::DependencyFlags {
+        let known = [poller::DependencyFlags::SKIPPED, poller::DependencyFlags::INDEPENDENT];
+        let set = self.byte();
+        (0_u8..)
+            .zip(known)
+            .filter(|(bit, _)| set >> bit & 1 == 1)
+            .fold(poller::DependencyFlags::empty(), |all, (_, flag)| all | flag)
     }
 
     fn sample(&mut self) -> poller::Sample {
