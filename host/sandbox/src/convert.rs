@@ -104,8 +104,8 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
     let samples = samples(report.samples, &mut repairs);
     let names = |names: Vec<String>| names.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
     let mut seen = HashSet::new();
-    let mut warnings: Vec<String> = report.warnings.into_iter().map(|warning| cleaned(warning, MESSAGE)).collect();
-    warnings.extend(repairs.into_warnings());
+    let warnings = report.warnings.into_iter().chain(repairs.into_warnings());
+    let mut warnings: Vec<String> = warnings.map(|warning| cleaned(warning, MESSAGE)).collect();
     warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
     warnings.truncate(limits.warnings);
     Ok(Report {

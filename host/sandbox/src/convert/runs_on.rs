@@ -2,7 +2,7 @@
 
 use super::repairs::Repairs;
 use foldhash::fast::RandomState;
-use model::Dependency;
+use model::{Dependency, clean};
 use std::collections::{HashMap, HashSet};
 
 /// Most dependencies that one runs on.
@@ -19,7 +19,8 @@ pub(super) fn check(dependencies: &mut [Dependency], repairs: &mut Repairs) {
         let mut first = first.into_iter();
         runs_on.retain(|_| first.next() == Some(true));
         if runs_on.len() > MOST {
-            repairs.note(format!("{name:?} runs on {} dependencies: the first {MOST} count", runs_on.len()));
+            let count = runs_on.len();
+            repairs.note(format!("{:?} runs on {count} dependencies: the first {MOST} count", clean(name, 60)));
             runs_on.truncate(MOST);
         }
     }
@@ -37,7 +38,7 @@ pub(super) fn check(dependencies: &mut [Dependency], repairs: &mut Repairs) {
                 Some(to) if component[from] == component[to] => "runs on it, too",
                 Some(_) => return true,
             };
-            repairs.note(format!("{name:?} does not run on {other:?}: that {why}"));
+            repairs.note(format!("{:?} does not run on {:?}: that {why}", clean(name, 60), clean(other, 60)));
             false
         });
     }

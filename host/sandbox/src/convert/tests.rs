@@ -145,6 +145,11 @@ fn runs_on_has_names_of_the_report_without_cycles() {
     dependencies.push(on("all", &many.iter().map(String::as_str).collect::<Vec<_>>()));
     let report = convert(dependencies);
     assert_eq!((report.dependencies[70].runs_on.len(), report.warnings.len()), (64, 1), "{:?}", report.warnings);
+    // A name that is no name of the report can be long, and quoting makes it longer.
+    for name in ["x", "\"", "\u{378}"] {
+        let report = convert(vec![on(&name.repeat(60), &[&name.repeat(100_000)])]);
+        assert!(report.warnings.len() == 1 && report.warnings[0].len() <= 1024, "{:?}", report.warnings);
+    }
 }
 
 #[test]
