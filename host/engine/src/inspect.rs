@@ -1,7 +1,7 @@
 //! Finds the problems of a configuration whose plugins are loaded. Nothing is sent.
 
 use crate::clock::Clock;
-use crate::prepare::{All, Converted, prepare_all};
+use crate::prepare::{Converted, PreparedConfig, prepare_all};
 use crate::sample::test_notification;
 use crate::target::{RuntimeTarget, collector_access};
 use catalog::{PluginSet, Served};
@@ -29,7 +29,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
-    let All { targets, channels, problems: found, converted } = prepare_all(config, sandbox, plugins).await;
+    let PreparedConfig { targets, channels, problems: found, converted } = prepare_all(config, sandbox, plugins).await;
     problems.extend(found);
     if let Some(otlp) = &config.otlp {
         let place = format!("{}:{}", config.file, otlp.collector.line);

@@ -280,7 +280,7 @@ impl Outbox {
             } else {
                 let waiting = DeliveryState::Waiting;
                 let mut renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
-                // An operator may have mended why they were refused.
+                // An operator may have corrected the cause of the refusals.
                 renewed.progress.retain(|alert| alert.refused.is_none());
                 channel.queue(renewed.clone(), now, Some(now.after(UNSTORED)));
                 Some(renewed)

@@ -39,17 +39,6 @@ impl Files {
     }
 }
 
-impl Converted {
-    /// Says what was converted.
-    pub(crate) fn sentence(&self) -> String {
-        let ((written, current), TargetConfig { id, kind, .. }) = (self.versions, &*self.target);
-        let noun = self.target.noun();
-        format!(
-            "{noun} {id:?}: its settings are of version {written}, and are converted to version {current} of kind {kind}"
-        )
-    }
-}
-
 /// The input of [`prepare`].
 #[derive(Clone, Copy)]
 pub(crate) struct Preparation<'a> {
@@ -86,6 +75,17 @@ pub(crate) struct Converted {
     pub settings: serde_json::Value,
 }
 
+impl Converted {
+    /// Says what was converted.
+    pub(crate) fn sentence(&self) -> String {
+        let ((written, current), TargetConfig { id, kind, .. }) = (self.versions, &*self.target);
+        let noun = self.target.noun();
+        format!(
+            "{noun} {id:?}: its settings are of version {written}, and are converted to version {current} of kind {kind}"
+        )
+    }
+}
+
 /// The values that all targets of a kind share.
 struct OfKind<'a> {
     limits: Limits,
@@ -95,7 +95,7 @@ struct OfKind<'a> {
 }
 
 /// A prepared configuration that does not run.
-pub(crate) struct All {
+pub(crate) struct PreparedConfig {
     pub targets: Targets,
     pub channels: Targets,
     /// Every problem of targets and channels that are in neither.
@@ -104,14 +104,14 @@ pub(crate) struct All {
 }
 
 /// Prepares the valid targets and channels of a configuration that does not run.
-pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> All {
+pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> PreparedConfig {
     let (before, files) = (&Targets::new(), &Files::All);
     let of = Preparation { config, sandbox, plugins, before, files };
     let (prepared, mut problems) = prepare_valid(of, &config.targets).await;
     let (channels, found) = prepare_valid(of, &config.channels).await;
     problems.extend(found);
     let converted = prepared.converted.into_iter().chain(channels.converted).collect();
-    All { targets: prepared.targets, channels: channels.targets, problems, converted }
+    PreparedConfig { targets: prepared.targets, channels: channels.targets, problems, converted }
 }
 
 /// Prepares every target. Targets that did not change stay the same `Arc`.

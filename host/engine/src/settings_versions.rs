@@ -5,12 +5,11 @@
 //! open it. Settings of version 1 are not in it: that is the version of settings that are not known.
 
 use crate::target::RuntimeTarget;
-use model::Kind;
+use model::{Kind, hex};
 use sandbox::SettingsVersion;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -85,11 +84,7 @@ fn unknown(path: &Path, what: &str, error: &dyn std::fmt::Display) -> SettingsVe
 }
 
 fn digest(settings: &Value) -> String {
-    Sha256::digest(settings.to_string()).iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string never fails.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(settings.to_string()))
 }
 
 #[cfg(test)]

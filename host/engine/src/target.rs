@@ -83,12 +83,7 @@ impl RuntimeTarget {
 
     /// Keeps the result of a poll that no driver started, and returns what it means for this target.
     pub fn keep(&self, done: Done, at: Timestamp) -> Done {
-        let mut known = self.known();
-        let outcome = known.judged(done.outcome);
-        let mut changes = known.merge(outcome.clone(), at, &Aliases::new());
-        if let Some(values) = done.stored.clone() {
-            known.keep_values(values, &mut changes);
-        }
+        let (outcome, _) = self.known().keep(done.outcome, done.stored.clone(), at, &Aliases::new());
         Done { outcome, ..done }
     }
 

@@ -82,6 +82,23 @@ impl KnownState {
         changes.values = Some(values);
     }
 
+    /// Keeps the result of a poll: merges its outcome, and keeps the values that the plugin stored. Returns what the
+    /// outcome means for this target, and the changes.
+    pub fn keep(
+        &mut self,
+        outcome: Outcome,
+        stored: Option<PluginValues>,
+        at: Timestamp,
+        aliases: &Aliases,
+    ) -> (Outcome, Changes) {
+        let outcome = self.judged(outcome);
+        let mut changes = self.merge(outcome.clone(), at, aliases);
+        if let Some(values) = stored {
+            self.keep_values(values, &mut changes);
+        }
+        (outcome, changes)
+    }
+
     /// Merges an outcome into the known state and returns the changes.
     pub fn merge(&mut self, outcome: Outcome, at: Timestamp, aliases: &Aliases) -> Changes {
         match outcome {

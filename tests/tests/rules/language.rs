@@ -81,7 +81,7 @@ pub(crate) fn markers(root: &Path) -> Vec<String> {
         for (number, line) in text.lines().enumerate() {
             let read = match file.extension().and_then(|ending| ending.to_str()) {
                 Some("rs") => prose(line),
-                // Its name of "no value", with which values are compared.
+                // Code of Python compares values with `None`.
                 Some("py") => line.replace("is None", ""),
                 _ => line.to_owned(),
             };

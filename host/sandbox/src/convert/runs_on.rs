@@ -68,10 +68,9 @@ fn components(edges: &[Vec<Option<usize>>]) -> Vec<usize> {
                     lowest[node] = lowest[node].min(lowest[to]);
                 }
             }
-            let rest = edges[node].iter().enumerate().skip(edge);
-            let unseen = rest.filter_map(|(at, to)| Some((at, (*to)?)));
+            let rest = edges[node].iter().enumerate().skip(edge).filter_map(|(at, to)| Some((at, (*to)?)));
             let mut into = None;
-            for (at, to) in unseen {
+            for (at, to) in rest {
                 if order[to] == NEW {
                     into = Some((at, to));
                     break;

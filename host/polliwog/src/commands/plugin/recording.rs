@@ -119,12 +119,8 @@ pub(crate) async fn replay(
     let (result, failure, usage, seen) = match (plugin.descriptor().role, recording.event()) {
         (Role::Poller, None) => {
             let Done { outcome, usage, seen, stored, .. } = sandbox.poll(job).await;
-            let outcome = memory.known.judged(outcome);
+            let (outcome, _) = memory.known.keep(outcome, stored, now, &Aliases::new());
             let result = result_json(&outcome);
-            let mut changes = memory.known.merge(outcome.clone(), now, &Aliases::new());
-            if let Some(values) = stored {
-                memory.known.keep_values(values, &mut changes);
-            }
             let failure = if let Outcome::Failure(failure) = outcome { Some(failure) } else { None };
             (result, failure, usage, seen)
         }
