@@ -75,6 +75,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.path == "/page":
             return self.answer("page")
+        if self.path == "/login":
+            self.send_response(200)
+            self.end_headers()
+            return self.wfile.write(b'{"refresh": "a-refresh-token"}')
+        if self.path == "/logout":
+            return self.answer("logout " + self.headers["x-refresh"])
         signature = hmac.new(b"s3cr3t-key", b"1." + body, hashlib.sha256).hexdigest()
         login = "Basic " + base64.b64encode(b"me:s3cr3t-key").decode()
         is_signed = self.headers["x-signature"] == f"v1={signature}" and self.headers["authorization"] == login
@@ -116,6 +122,7 @@ everything() { # component
         >everything.json || [ $? -lt 3 ]
     python3 everything.py "$component" <everything.json
     [ "$(grep -cx signed accepted)" = 2 ] || { echo "$component: the server did not accept signed requests" >&2 && return 1; }
+    grep -qx "logout no refresh" accepted || { echo "$component: it did not log out" >&2 && return 1; }
 }
 cat >everything.py <<'EOF'
 import json, sys
@@ -143,14 +150,29 @@ export function post() {
 }
 export const deep = (value) => value.missing.more;
 EOF
+sed -i 's|// include polliwog:plugin/with-session|include polliwog:plugin/with-session|' queues-js/wit/plugin.wit queues-python/wit/plugin.wit
 cat >queues-js/plugin.js <<'EOF'
-import { cache, gauge, http, json, now, ok, plugin, remainingMs, store, timeZone, utcOffsetMinutes, warning } from "./polliwog.js";
+import { cache, capture, gauge, http, json, now, ok, plugin, remainingMs, secret, store, timeZone, utcOffsetMinutes, warning } from "./polliwog.js";
 import { deep, post } from "./lib/util.js";
-export const { definition, poller } = plugin({
+// Of the answer {"mail": 12}: nothing, the first bytes, and up to a text.
+function reads() {
+  const answers = ["none", { first: 3 }, { until: ["mail"] }].map((read) => http.send("", { read }));
+  const seen = answers.map((answer) => new TextDecoder().decode(answer.body));
+  return seen.join() === ',{"m,{"mail' && !answers.some((answer) => answer.bodyComplete || http.tlsOf(answer));
+}
+function logIn() {
+  if (!http.hasSecret("refresh")) {
+    http.send("/login", { method: "POST", body: "", captures: [capture.json("refresh", "/refresh", 60_000, { durable: true })] });
+  }
+  return http.hasSecret("refresh");
+}
+export const { definition, poller, session } = plugin({
   kind: "queues-js", title: "Everything", version: "0.2.0", summary: "Every interface", settingsVersion: 2,
   settings: { limit: { type: "number", default: 5 }, fails: { type: "boolean", default: false } },
   secrets: [{ name: "key", description: "the key of signatures" }],
   migrate: (_, { old }) => ({ limit: old }),
+  // A durable value is not among the secrets when the host ends.
+  close: () => http.send("/logout", { method: "POST", body: "", headers: { "x-refresh": http.hasSecret("refresh") ? secret("refresh") : "no refresh" } }),
   poll(target, settings) {
     const { mail } = json(http.getCached("", 60_000));
     post();
@@ -158,7 +180,7 @@ export const { definition, poller } = plugin({
     const polls = Number(store.get("polls") ?? "0") + 1;
     store.set("polls", String(polls));
     cache.set("mail", new Uint8Array([mail]), 60_000);
-    const clock = [now() > 1e12, remainingMs() <= target.timeoutMs, timeZone() !== "", utcOffsetMinutes() % 15 === 0];
+    const clock = [reads(), logIn(), now() > 1e12, remainingMs() <= target.timeoutMs, timeZone() !== "", utcOffsetMinutes() % 15 === 0];
     const sees = clock.every(Boolean) && cache.get("mail")[0] === 12 && store.keys().length === 1;
     const why = sees ? `poll ${polls} of limit ${settings.limit}` : "a value is missing";
     return {
@@ -191,8 +213,27 @@ from wit_world import exports
 
 import hook
 from polliwog import (
-    Plugin, cache, gauge, get_cached, json, now, ok, remaining_ms, report, secret_spec, store, time_zone, utc_offset_minutes, warning,
+    Plugin, cache, capture_json, gauge, get_cached, has_secret, json, now, ok, remaining_ms, report, secret, secret_spec, send, store,
+    time_zone, tls_of, utc_offset_minutes, warning,
 )
+
+
+def reads() -> bool:
+    # Of the answer {"mail": 12}: nothing, the first bytes, and up to a text.
+    answers = [send("", read=read) for read in ("none", 3, ["mail"])]
+    seen = [answer.body for answer in answers]
+    return seen == [b"", b'{"m', b'{"mail'] and not any(answer.body_complete or tls_of(answer) for answer in answers)
+
+
+def log_in() -> bool:
+    if not has_secret("refresh"):
+        send("/login", method="POST", body=b"", captures=[capture_json("refresh", "/refresh", 60_000, durable=True)])
+    return has_secret("refresh")
+
+
+def close(target, settings) -> None:
+    # A durable value is not among the secrets when the host ends.
+    send("/logout", method="POST", body=b"", headers={"x-refresh": secret("refresh") if has_secret("refresh") else "no refresh"})
 
 
 def poll(target, settings):
@@ -203,7 +244,7 @@ def poll(target, settings):
     polls = int(store.get("polls") or b"0") + 1
     store.set("polls", str(polls).encode())
     cache.set("mail", bytes([mail]), 60_000)
-    clock = [now() > 1e12, remaining_ms() <= target.timeout_ms, time_zone() != "", utc_offset_minutes() % 15 == 0]
+    clock = [reads(), log_in(), now() > 1e12, remaining_ms() <= target.timeout_ms, time_zone() != "", utc_offset_minutes() % 15 == 0]
     sees = all(clock) and cache.get("mail") == b"\x0c" and len(store.keys()) == 1
     why = f"poll {polls} of limit {settings['limit']}" if sees else "a value is missing"
     return report(
@@ -230,6 +271,7 @@ plugin = Plugin(
     poll=poll,
 )
 Definition, Poller = plugin.export(exports)
+Session = plugin.export_session(exports, close)
 EOF
 run queues-python sh build.sh
 everything queues-python/queues-python.wasm

@@ -1,11 +1,11 @@
 //! A form log-in that answers with a cookie, as of many web applications: the plugin keeps the session over polls, and
-//! logs in again when it has expired. It never sees the password or the cookie.
+//! logs in again when it has expired, and logs out when the target ends. It never sees the password or the cookie.
 //!
 //! `cargo build --example log_in --target wasm32-wasip2`
 
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Request, Response};
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::{SecretSpec, http};
+use polliwog_sdk::{SecretSpec, Session, http};
 use std::time::Duration;
 
 /// The session's name among the secrets.
@@ -51,7 +51,18 @@ impl Poller for LogIn {
     }
 }
 
-polliwog_sdk::register!(LogIn);
+impl Session for LogIn {
+    type Settings = Settings;
+
+    fn close(_: &Endpoint, _: Settings) {
+        if http::has_secret(SESSION) {
+            // If this fails, the session ends when it has expired.
+            let _ = Request::new("POST", "logout").header("cookie", cookie()).read_nothing().send();
+        }
+    }
+}
+
+polliwog_sdk::register!(LogIn with session);
 
 /// Logs in. Applications redirect afterwards, so the cookie is in an answer with status 302 or 303.
 fn log_in(user: &str) -> Result<(), CallError> {
@@ -66,7 +77,11 @@ fn log_in(user: &str) -> Result<(), CallError> {
 }
 
 fn state() -> Result<Response, CallError> {
-    Ok(Request::get("api/state").header("cookie", format!("session={}", http::secret(SESSION))).send()?)
+    Ok(Request::get("api/state").header("cookie", cookie()).send()?)
+}
+
+fn cookie() -> String {
+    format!("session={}", http::secret(SESSION))
 }
 
 /// The answer of the application: its parts, and whether each works.

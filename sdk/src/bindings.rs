@@ -8,6 +8,7 @@
     unreachable_pub,
     rustdoc::all,
     clippy::all,
+    clippy::semicolon_if_nothing_returned,
     clippy::too_many_lines,
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
@@ -553,6 +554,92 @@ pub mod polliwog {
                 }
             }
         }
+        /// What a TLS handshake shows.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod tls {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type TimestampMs = super::super::super::polliwog::plugin::types::TimestampMs;
+            /// An X.509 certificate.
+            #[derive(Clone, PartialEq)]
+            pub struct Certificate {
+                /// SHA-256 of the certificate, lower-case hex without colons.
+                pub fingerprint: _rt::String,
+                /// The subject as text ("CN=example.org"). At most 1 KiB.
+                pub subject: _rt::String,
+                /// The issuer as text. At most 1 KiB.
+                pub issuer: _rt::String,
+                /// The serial number, lower-case hex without colons.
+                pub serial: _rt::String,
+                /// The begin of its validity.
+                pub not_before: TimestampMs,
+                /// The end of its validity.
+                pub not_after: TimestampMs,
+                /// The subject alternative names: host names and IP addresses as text. At most 1,000.
+                pub names: _rt::Vec<_rt::String>,
+                /// The public key: "rsa-2048", "ecdsa-p256", "ed25519", ...; the dotted object identifier if it has no name.
+                pub key: _rt::String,
+                /// The signature algorithm as in OpenSSL: "sha256WithRSAEncryption", ...; the dotted object identifier if it has no
+                /// name.
+                pub signature_algorithm: _rt::String,
+                /// Whether the certificate may sign others.
+                pub is_authority: bool,
+            }
+            impl ::core::fmt::Debug for Certificate {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Certificate")
+                        .field("fingerprint", &self.fingerprint)
+                        .field("subject", &self.subject)
+                        .field("issuer", &self.issuer)
+                        .field("serial", &self.serial)
+                        .field("not-before", &self.not_before)
+                        .field("not-after", &self.not_after)
+                        .field("names", &self.names)
+                        .field("key", &self.key)
+                        .field("signature-algorithm", &self.signature_algorithm)
+                        .field("is-authority", &self.is_authority)
+                        .finish()
+                }
+            }
+            /// A TLS session.
+            #[derive(Clone, PartialEq)]
+            pub struct TlsSession {
+                /// "TLSv1.2" or "TLSv1.3". Absent if the certificate was not accepted.
+                pub protocol: ::core::option::Option<_rt::String>,
+                /// The cipher suite's IANA name ("TLS_AES_128_GCM_SHA256"). Absent if the certificate was not accepted.
+                pub cipher: ::core::option::Option<_rt::String>,
+                /// The protocol that ALPN chose: "h2" or "http/1.1".
+                pub alpn: ::core::option::Option<_rt::String>,
+                /// The host name or address that the certificate has to be for.
+                pub server_name: _rt::String,
+                /// The certificates as the server sent them, the leaf first. The trust anchor is here only if the server sent it. At
+                /// most 16.
+                pub chain: _rt::Vec<Certificate>,
+                /// Why the operator's rules for this endpoint do not accept the chain: "expired", "not_yet_valid", "name_mismatch",
+                /// "unknown_issuer", "fingerprint_mismatch" or "other". Later hosts can have others. Absent if they accept it.
+                pub problem: ::core::option::Option<_rt::String>,
+            }
+            impl ::core::fmt::Debug for TlsSession {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("TlsSession")
+                        .field("protocol", &self.protocol)
+                        .field("cipher", &self.cipher)
+                        .field("alpn", &self.alpn)
+                        .field("server-name", &self.server_name)
+                        .field("chain", &self.chain)
+                        .field("problem", &self.problem)
+                        .finish()
+                }
+            }
+        }
         /// HTTP requests to the endpoint's own origins (`url` and `also`) only. Redirects are returned and not followed.
         ///
         /// # Secrets
@@ -585,8 +672,8 @@ pub mod polliwog {
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
-            pub type TimestampMs = super::super::super::polliwog::plugin::types::TimestampMs;
             pub type Extra = super::super::super::polliwog::plugin::types::Extra;
+            pub type TlsSession = super::super::super::polliwog::plugin::tls::TlsSession;
             /// An HTTP header field.
             #[derive(Clone, PartialEq)]
             pub struct Header {
@@ -716,6 +803,9 @@ pub mod polliwog {
                 pub statuses: _rt::Vec<StatusRange>,
                 /// Whether a response with such a status may lack the value. If not, the request fails with `capture_missing`.
                 pub optional: bool,
+                /// Whether the value also survives restarts of the host and later versions of the plugin, encrypted on disk. For
+                /// refresh tokens that replace each other. It is stored before `fetch` returns.
+                pub durable: bool,
                 /// Later attributes. The request fails if the host does not know a key.
                 pub extra: _rt::Vec<Extra>,
             }
@@ -730,6 +820,7 @@ pub mod polliwog {
                         .field("ttl-ms", &self.ttl_ms)
                         .field("statuses", &self.statuses)
                         .field("optional", &self.optional)
+                        .field("durable", &self.durable)
                         .field("extra", &self.extra)
                         .finish()
                 }
@@ -985,6 +1076,37 @@ pub mod polliwog {
                     }
                 }
             }
+            /// How much of a response's body to read.
+            #[derive(Clone, PartialEq)]
+            pub enum BodyReading {
+                /// All of it, within the limits.
+                Whole,
+                /// Nothing. The body is not waited for.
+                None,
+                /// The first bytes: 1 to 8,388,608.
+                First(u32),
+                /// To the end of the first occurrence of one of these texts, or of the body. At most 16, each of 1 to 256 bytes.
+                Until(_rt::Vec<_rt::Vec<u8>>),
+            }
+            impl ::core::fmt::Debug for BodyReading {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        BodyReading::Whole => {
+                            f.debug_tuple("BodyReading::Whole").finish()
+                        }
+                        BodyReading::None => f.debug_tuple("BodyReading::None").finish(),
+                        BodyReading::First(e) => {
+                            f.debug_tuple("BodyReading::First").field(e).finish()
+                        }
+                        BodyReading::Until(e) => {
+                            f.debug_tuple("BodyReading::Until").field(e).finish()
+                        }
+                    }
+                }
+            }
             /// A request.
             #[derive(Clone, PartialEq)]
             pub struct Request {
@@ -1002,6 +1124,9 @@ pub mod polliwog {
                 pub body: ::core::option::Option<_rt::Vec<u8>>,
                 /// How inserted secrets are escaped in `body`.
                 pub body_encoding: BodyEncoding,
+                /// How much of the response's body to read. With other cases than `whole`, captures search only what was read. If the
+                /// endpoint has secrets, the host waits for 1 KiB more, so that it finds a secret that begins there.
+                pub response_body: BodyReading,
                 /// The parts of the response to keep. At most 16.
                 pub captures: _rt::Vec<Capture>,
                 /// The signatures, in the order in which they are computed. At most 16.
@@ -1025,6 +1150,7 @@ pub mod polliwog {
                         .field("headers", &self.headers)
                         .field("body", &self.body)
                         .field("body-encoding", &self.body_encoding)
+                        .field("response-body", &self.response_body)
                         .field("captures", &self.captures)
                         .field("signatures", &self.signatures)
                         .field("authentication", &self.authentication)
@@ -1062,37 +1188,11 @@ pub mod polliwog {
                         .finish()
                 }
             }
-            /// The facts of a TLS handshake.
-            #[derive(Clone, PartialEq)]
-            pub struct TlsInfo {
-                /// SHA-256 of the leaf certificate, lower-case hex without colons.
-                pub fingerprint: _rt::String,
-                /// The subject as text ("CN=example.org").
-                pub subject: _rt::String,
-                /// The issuer as text.
-                pub issuer: _rt::String,
-                /// The begin of its validity.
-                pub not_before: TimestampMs,
-                /// The end of its validity.
-                pub not_after: TimestampMs,
-            }
-            impl ::core::fmt::Debug for TlsInfo {
-                fn fmt(
-                    &self,
-                    f: &mut ::core::fmt::Formatter<'_>,
-                ) -> ::core::fmt::Result {
-                    f.debug_struct("TlsInfo")
-                        .field("fingerprint", &self.fingerprint)
-                        .field("subject", &self.subject)
-                        .field("issuer", &self.issuer)
-                        .field("not-before", &self.not_before)
-                        .field("not-after", &self.not_after)
-                        .finish()
-                }
-            }
             /// A response.
             #[derive(Clone, PartialEq)]
             pub struct Response {
+                /// The number of this exchange in the call, from 0. `tls-of` returns more about it.
+                pub exchange: u32,
                 /// Any three digits. Proxmox uses 595 to 599.
                 pub status: u16,
                 /// The HTTP/1 reason phrase, which contains the error message of Proxmox. It may be empty.
@@ -1101,10 +1201,10 @@ pub mod polliwog {
                 pub headers: _rt::Vec<Header>,
                 /// The body. At most 8 MiB; all bodies of a call 32 MiB.
                 pub body: _rt::Vec<u8>,
+                /// False if `response-body` ended the reading before the end of the body.
+                pub body_complete: bool,
                 /// Measured by the host.
                 pub timing: Timing,
-                /// The TLS session. Absent without TLS.
-                pub tls: ::core::option::Option<TlsInfo>,
             }
             impl ::core::fmt::Debug for Response {
                 fn fmt(
@@ -1112,12 +1212,13 @@ pub mod polliwog {
                     f: &mut ::core::fmt::Formatter<'_>,
                 ) -> ::core::fmt::Result {
                     f.debug_struct("Response")
+                        .field("exchange", &self.exchange)
                         .field("status", &self.status)
                         .field("reason", &self.reason)
                         .field("headers", &self.headers)
                         .field("body", &self.body)
+                        .field("body-complete", &self.body_complete)
                         .field("timing", &self.timing)
-                        .field("tls", &self.tls)
                         .finish()
                 }
             }
@@ -1239,6 +1340,8 @@ pub mod polliwog {
             /// Why there is no response.
             #[derive(Clone, PartialEq)]
             pub struct HttpError {
+                /// The number of this exchange in the call. Absent if no request was sent.
+                pub exchange: ::core::option::Option<u32>,
                 /// The class.
                 pub class: HttpErrorClass,
                 /// "denied", "dns_not_found", "connect_refused", "tls_fingerprint_mismatch", "timeout", "body_too_large",
@@ -1256,6 +1359,7 @@ pub mod polliwog {
                     f: &mut ::core::fmt::Formatter<'_>,
                 ) -> ::core::fmt::Result {
                     f.debug_struct("HttpError")
+                        .field("exchange", &self.exchange)
                         .field("class", &self.class)
                         .field("code", &self.code)
                         .field("message", &self.message)
@@ -1369,11 +1473,11 @@ pub mod polliwog {
                     struct RetArea(
                         [::core::mem::MaybeUninit<
                             u8,
-                        >; 72 + 14 * ::core::mem::size_of::<*const u8>()],
+                        >; 8 + 25 * ::core::mem::size_of::<*const u8>()],
                     );
                     let mut ret_area = RetArea(
-                        [::core::mem::MaybeUninit::uninit(); 72
-                            + 14 * ::core::mem::size_of::<*const u8>()],
+                        [::core::mem::MaybeUninit::uninit(); 8
+                            + 25 * ::core::mem::size_of::<*const u8>()],
                     );
                     let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
                     let Request {
@@ -1382,6 +1486,7 @@ pub mod polliwog {
                         headers: headers1,
                         body: body1,
                         body_encoding: body_encoding1,
+                        response_body: response_body1,
                         captures: captures1,
                         signatures: signatures1,
                         authentication: authentication1,
@@ -1458,66 +1563,94 @@ pub mod polliwog {
                     };
                     *ptr0.add(9 * ::core::mem::size_of::<*const u8>()).cast::<u8>() = (body_encoding1
                         .clone() as i32) as u8;
-                    let vec20 = captures1;
-                    let len20 = vec20.len();
-                    let layout20 = _rt::alloc::Layout::from_size_align(
-                            vec20.len() * (11 * ::core::mem::size_of::<*const u8>()),
+                    match response_body1 {
+                        BodyReading::Whole => {
+                            *ptr0
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (0i32) as u8;
+                        }
+                        BodyReading::None => {
+                            *ptr0
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (1i32) as u8;
+                        }
+                        BodyReading::First(e) => {
+                            *ptr0
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (2i32) as u8;
+                            *ptr0
+                                .add(11 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>() = _rt::as_i32(e);
+                        }
+                        BodyReading::Until(e) => {
+                            *ptr0
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (3i32) as u8;
+                            let vec10 = e;
+                            let len10 = vec10.len();
+                            let layout10 = _rt::alloc::Layout::from_size_align(
+                                    vec10.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result10, _cleanup10) = wit_bindgen::rt::Cleanup::new(
+                                layout10,
+                            );
+                            cleanup_list.extend(_cleanup10);
+                            for (i, e) in vec10.into_iter().enumerate() {
+                                let base = result10
+                                    .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    let vec9 = e;
+                                    let ptr9 = vec9.as_ptr().cast::<u8>();
+                                    let len9 = vec9.len();
+                                    *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len9;
+                                    *base.add(0).cast::<*mut u8>() = ptr9.cast_mut();
+                                }
+                            }
+                            *ptr0
+                                .add(12 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len10;
+                            *ptr0
+                                .add(11 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result10;
+                        }
+                    }
+                    let vec22 = captures1;
+                    let len22 = vec22.len();
+                    let layout22 = _rt::alloc::Layout::from_size_align(
+                            vec22.len() * (11 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result20, _cleanup20) = wit_bindgen::rt::Cleanup::new(layout20);
-                    for (i, e) in vec20.into_iter().enumerate() {
-                        let base = result20
+                    let (result22, _cleanup22) = wit_bindgen::rt::Cleanup::new(layout22);
+                    for (i, e) in vec22.into_iter().enumerate() {
+                        let base = result22
                             .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                         {
                             let Capture {
-                                name: name9,
-                                source: source9,
-                                ttl_ms: ttl_ms9,
-                                statuses: statuses9,
-                                optional: optional9,
-                                extra: extra9,
+                                name: name11,
+                                source: source11,
+                                ttl_ms: ttl_ms11,
+                                statuses: statuses11,
+                                optional: optional11,
+                                durable: durable11,
+                                extra: extra11,
                             } = e;
-                            let vec10 = name9;
-                            let ptr10 = vec10.as_ptr().cast::<u8>();
-                            let len10 = vec10.len();
+                            let vec12 = name11;
+                            let ptr12 = vec12.as_ptr().cast::<u8>();
+                            let len12 = vec12.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len10;
-                            *base.add(0).cast::<*mut u8>() = ptr10.cast_mut();
-                            match source9 {
+                                .cast::<usize>() = len12;
+                            *base.add(0).cast::<*mut u8>() = ptr12.cast_mut();
+                            match source11 {
                                 CaptureSource::JsonPointer(e) => {
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
-                                    let vec11 = e;
-                                    let ptr11 = vec11.as_ptr().cast::<u8>();
-                                    let len11 = vec11.len();
-                                    *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len11;
-                                    *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr11.cast_mut();
-                                }
-                                CaptureSource::Header(e) => {
-                                    *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (1i32) as u8;
-                                    let vec12 = e;
-                                    let ptr12 = vec12.as_ptr().cast::<u8>();
-                                    let len12 = vec12.len();
-                                    *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len12;
-                                    *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr12.cast_mut();
-                                }
-                                CaptureSource::Cookie(e) => {
-                                    *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (2i32) as u8;
                                     let vec13 = e;
                                     let ptr13 = vec13.as_ptr().cast::<u8>();
                                     let len13 = vec13.len();
@@ -1528,10 +1661,10 @@ pub mod polliwog {
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr13.cast_mut();
                                 }
-                                CaptureSource::Pattern(e) => {
+                                CaptureSource::Header(e) => {
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (3i32) as u8;
+                                        .cast::<u8>() = (1i32) as u8;
                                     let vec14 = e;
                                     let ptr14 = vec14.as_ptr().cast::<u8>();
                                     let len14 = vec14.len();
@@ -1542,148 +1675,166 @@ pub mod polliwog {
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr14.cast_mut();
                                 }
+                                CaptureSource::Cookie(e) => {
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (2i32) as u8;
+                                    let vec15 = e;
+                                    let ptr15 = vec15.as_ptr().cast::<u8>();
+                                    let len15 = vec15.len();
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len15;
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr15.cast_mut();
+                                }
+                                CaptureSource::Pattern(e) => {
+                                    *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (3i32) as u8;
+                                    let vec16 = e;
+                                    let ptr16 = vec16.as_ptr().cast::<u8>();
+                                    let len16 = vec16.len();
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len16;
+                                    *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr16.cast_mut();
+                                }
                             }
                             *base
                                 .add(5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>() = _rt::as_i32(ttl_ms9);
-                            let vec15 = statuses9;
-                            let ptr15 = vec15.as_ptr().cast::<u8>();
-                            let len15 = vec15.len();
+                                .cast::<i32>() = _rt::as_i32(ttl_ms11);
+                            let vec17 = statuses11;
+                            let ptr17 = vec17.as_ptr().cast::<u8>();
+                            let len17 = vec17.len();
                             *base
                                 .add(7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len15;
+                                .cast::<usize>() = len17;
                             *base
                                 .add(6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr15.cast_mut();
+                                .cast::<*mut u8>() = ptr17.cast_mut();
                             *base
                                 .add(8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<u8>() = (match optional9 {
+                                .cast::<u8>() = (match optional11 {
                                 true => 1,
                                 false => 0,
                             }) as u8;
-                            let vec19 = extra9;
-                            let len19 = vec19.len();
-                            let layout19 = _rt::alloc::Layout::from_size_align(
-                                    vec19.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            *base
+                                .add(1 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<u8>() = (match durable11 {
+                                true => 1,
+                                false => 0,
+                            }) as u8;
+                            let vec21 = extra11;
+                            let len21 = vec21.len();
+                            let layout21 = _rt::alloc::Layout::from_size_align(
+                                    vec21.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result19, _cleanup19) = wit_bindgen::rt::Cleanup::new(
-                                layout19,
+                            let (result21, _cleanup21) = wit_bindgen::rt::Cleanup::new(
+                                layout21,
                             );
-                            cleanup_list.extend(_cleanup19);
-                            for (i, e) in vec19.into_iter().enumerate() {
-                                let base = result19
+                            cleanup_list.extend(_cleanup21);
+                            for (i, e) in vec21.into_iter().enumerate() {
+                                let base = result21
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::polliwog::plugin::types::Extra {
-                                        key: key16,
-                                        value: value16,
+                                        key: key18,
+                                        value: value18,
                                     } = e;
-                                    let vec17 = key16;
-                                    let ptr17 = vec17.as_ptr().cast::<u8>();
-                                    let len17 = vec17.len();
+                                    let vec19 = key18;
+                                    let ptr19 = vec19.as_ptr().cast::<u8>();
+                                    let len19 = vec19.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len17;
-                                    *base.add(0).cast::<*mut u8>() = ptr17.cast_mut();
-                                    let vec18 = value16;
-                                    let ptr18 = vec18.as_ptr().cast::<u8>();
-                                    let len18 = vec18.len();
+                                        .cast::<usize>() = len19;
+                                    *base.add(0).cast::<*mut u8>() = ptr19.cast_mut();
+                                    let vec20 = value18;
+                                    let ptr20 = vec20.as_ptr().cast::<u8>();
+                                    let len20 = vec20.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len18;
+                                        .cast::<usize>() = len20;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr18.cast_mut();
+                                        .cast::<*mut u8>() = ptr20.cast_mut();
                                 }
                             }
                             *base
                                 .add(10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len19;
+                                .cast::<usize>() = len21;
                             *base
                                 .add(9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result19;
+                                .cast::<*mut u8>() = result21;
                         }
                     }
                     *ptr0
-                        .add(11 * ::core::mem::size_of::<*const u8>())
-                        .cast::<usize>() = len20;
+                        .add(14 * ::core::mem::size_of::<*const u8>())
+                        .cast::<usize>() = len22;
                     *ptr0
-                        .add(10 * ::core::mem::size_of::<*const u8>())
-                        .cast::<*mut u8>() = result20;
-                    let vec38 = signatures1;
-                    let len38 = vec38.len();
-                    let layout38 = _rt::alloc::Layout::from_size_align(
-                            vec38.len() * (8 + 11 * ::core::mem::size_of::<*const u8>()),
+                        .add(13 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result22;
+                    let vec40 = signatures1;
+                    let len40 = vec40.len();
+                    let layout40 = _rt::alloc::Layout::from_size_align(
+                            vec40.len() * (8 + 11 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result38, _cleanup38) = wit_bindgen::rt::Cleanup::new(layout38);
-                    for (i, e) in vec38.into_iter().enumerate() {
-                        let base = result38
+                    let (result40, _cleanup40) = wit_bindgen::rt::Cleanup::new(layout40);
+                    for (i, e) in vec40.into_iter().enumerate() {
+                        let base = result40
                             .add(i * (8 + 11 * ::core::mem::size_of::<*const u8>()));
                         {
                             let Signature {
-                                name: name21,
-                                algorithm: algorithm21,
-                                key: key21,
-                                input: input21,
-                                encoding: encoding21,
-                                iterations: iterations21,
-                                extra: extra21,
+                                name: name23,
+                                algorithm: algorithm23,
+                                key: key23,
+                                input: input23,
+                                encoding: encoding23,
+                                iterations: iterations23,
+                                extra: extra23,
                             } = e;
-                            let vec22 = name21;
-                            let ptr22 = vec22.as_ptr().cast::<u8>();
-                            let len22 = vec22.len();
+                            let vec24 = name23;
+                            let ptr24 = vec24.as_ptr().cast::<u8>();
+                            let len24 = vec24.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len22;
-                            *base.add(0).cast::<*mut u8>() = ptr22.cast_mut();
-                            let vec23 = algorithm21;
-                            let ptr23 = vec23.as_ptr().cast::<u8>();
-                            let len23 = vec23.len();
+                                .cast::<usize>() = len24;
+                            *base.add(0).cast::<*mut u8>() = ptr24.cast_mut();
+                            let vec25 = algorithm23;
+                            let ptr25 = vec25.as_ptr().cast::<u8>();
+                            let len25 = vec25.len();
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len23;
+                                .cast::<usize>() = len25;
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr23.cast_mut();
-                            let vec28 = key21;
-                            let len28 = vec28.len();
-                            let layout28 = _rt::alloc::Layout::from_size_align(
-                                    vec28.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                .cast::<*mut u8>() = ptr25.cast_mut();
+                            let vec30 = key23;
+                            let len30 = vec30.len();
+                            let layout30 = _rt::alloc::Layout::from_size_align(
+                                    vec30.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result28, _cleanup28) = wit_bindgen::rt::Cleanup::new(
-                                layout28,
+                            let (result30, _cleanup30) = wit_bindgen::rt::Cleanup::new(
+                                layout30,
                             );
-                            cleanup_list.extend(_cleanup28);
-                            for (i, e) in vec28.into_iter().enumerate() {
-                                let base = result28
+                            cleanup_list.extend(_cleanup30);
+                            for (i, e) in vec30.into_iter().enumerate() {
+                                let base = result30
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     match e {
                                         SignaturePart::Bytes(e) => {
                                             *base.add(0).cast::<u8>() = (0i32) as u8;
-                                            let vec24 = e;
-                                            let ptr24 = vec24.as_ptr().cast::<u8>();
-                                            let len24 = vec24.len();
-                                            *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len24;
-                                            *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr24.cast_mut();
-                                        }
-                                        SignaturePart::Body => {
-                                            *base.add(0).cast::<u8>() = (1i32) as u8;
-                                        }
-                                        SignaturePart::Secret(e) => {
-                                            *base.add(0).cast::<u8>() = (2i32) as u8;
-                                            let SecretPart { name: name25, encoding: encoding25 } = e;
-                                            let vec26 = name25;
+                                            let vec26 = e;
                                             let ptr26 = vec26.as_ptr().cast::<u8>();
                                             let len26 = vec26.len();
                                             *base
@@ -1692,49 +1843,28 @@ pub mod polliwog {
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr26.cast_mut();
+                                        }
+                                        SignaturePart::Body => {
+                                            *base.add(0).cast::<u8>() = (1i32) as u8;
+                                        }
+                                        SignaturePart::Secret(e) => {
+                                            *base.add(0).cast::<u8>() = (2i32) as u8;
+                                            let SecretPart { name: name27, encoding: encoding27 } = e;
+                                            let vec28 = name27;
+                                            let ptr28 = vec28.as_ptr().cast::<u8>();
+                                            let len28 = vec28.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len28;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr28.cast_mut();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (encoding25.clone() as i32) as u8;
+                                                .cast::<u8>() = (encoding27.clone() as i32) as u8;
                                         }
                                         SignaturePart::Signature(e) => {
                                             *base.add(0).cast::<u8>() = (3i32) as u8;
-                                            let vec27 = e;
-                                            let ptr27 = vec27.as_ptr().cast::<u8>();
-                                            let len27 = vec27.len();
-                                            *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len27;
-                                            *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr27.cast_mut();
-                                        }
-                                    }
-                                }
-                            }
-                            *base
-                                .add(5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len28;
-                            *base
-                                .add(4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result28;
-                            let vec33 = input21;
-                            let len33 = vec33.len();
-                            let layout33 = _rt::alloc::Layout::from_size_align(
-                                    vec33.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                    ::core::mem::size_of::<*const u8>(),
-                                )
-                                .unwrap();
-                            let (result33, _cleanup33) = wit_bindgen::rt::Cleanup::new(
-                                layout33,
-                            );
-                            cleanup_list.extend(_cleanup33);
-                            for (i, e) in vec33.into_iter().enumerate() {
-                                let base = result33
-                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                {
-                                    match e {
-                                        SignaturePart::Bytes(e) => {
-                                            *base.add(0).cast::<u8>() = (0i32) as u8;
                                             let vec29 = e;
                                             let ptr29 = vec29.as_ptr().cast::<u8>();
                                             let len29 = vec29.len();
@@ -1745,13 +1875,34 @@ pub mod polliwog {
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr29.cast_mut();
                                         }
-                                        SignaturePart::Body => {
-                                            *base.add(0).cast::<u8>() = (1i32) as u8;
-                                        }
-                                        SignaturePart::Secret(e) => {
-                                            *base.add(0).cast::<u8>() = (2i32) as u8;
-                                            let SecretPart { name: name30, encoding: encoding30 } = e;
-                                            let vec31 = name30;
+                                    }
+                                }
+                            }
+                            *base
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len30;
+                            *base
+                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result30;
+                            let vec35 = input23;
+                            let len35 = vec35.len();
+                            let layout35 = _rt::alloc::Layout::from_size_align(
+                                    vec35.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                )
+                                .unwrap();
+                            let (result35, _cleanup35) = wit_bindgen::rt::Cleanup::new(
+                                layout35,
+                            );
+                            cleanup_list.extend(_cleanup35);
+                            for (i, e) in vec35.into_iter().enumerate() {
+                                let base = result35
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                {
+                                    match e {
+                                        SignaturePart::Bytes(e) => {
+                                            *base.add(0).cast::<u8>() = (0i32) as u8;
+                                            let vec31 = e;
                                             let ptr31 = vec31.as_ptr().cast::<u8>();
                                             let len31 = vec31.len();
                                             *base
@@ -1760,35 +1911,51 @@ pub mod polliwog {
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr31.cast_mut();
+                                        }
+                                        SignaturePart::Body => {
+                                            *base.add(0).cast::<u8>() = (1i32) as u8;
+                                        }
+                                        SignaturePart::Secret(e) => {
+                                            *base.add(0).cast::<u8>() = (2i32) as u8;
+                                            let SecretPart { name: name32, encoding: encoding32 } = e;
+                                            let vec33 = name32;
+                                            let ptr33 = vec33.as_ptr().cast::<u8>();
+                                            let len33 = vec33.len();
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len33;
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr33.cast_mut();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (encoding30.clone() as i32) as u8;
+                                                .cast::<u8>() = (encoding32.clone() as i32) as u8;
                                         }
                                         SignaturePart::Signature(e) => {
                                             *base.add(0).cast::<u8>() = (3i32) as u8;
-                                            let vec32 = e;
-                                            let ptr32 = vec32.as_ptr().cast::<u8>();
-                                            let len32 = vec32.len();
+                                            let vec34 = e;
+                                            let ptr34 = vec34.as_ptr().cast::<u8>();
+                                            let len34 = vec34.len();
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len32;
+                                                .cast::<usize>() = len34;
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr32.cast_mut();
+                                                .cast::<*mut u8>() = ptr34.cast_mut();
                                         }
                                     }
                                 }
                             }
                             *base
                                 .add(7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len33;
+                                .cast::<usize>() = len35;
                             *base
                                 .add(6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result33;
+                                .cast::<*mut u8>() = result35;
                             *base
                                 .add(8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<u8>() = (encoding21.clone() as i32) as u8;
-                            match iterations21 {
+                                .cast::<u8>() = (encoding23.clone() as i32) as u8;
+                            match iterations23 {
                                 Some(e) => {
                                     *base
                                         .add(4 + 8 * ::core::mem::size_of::<*const u8>())
@@ -1803,245 +1970,232 @@ pub mod polliwog {
                                         .cast::<u8>() = (0i32) as u8;
                                 }
                             };
-                            let vec37 = extra21;
-                            let len37 = vec37.len();
-                            let layout37 = _rt::alloc::Layout::from_size_align(
-                                    vec37.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            let vec39 = extra23;
+                            let len39 = vec39.len();
+                            let layout39 = _rt::alloc::Layout::from_size_align(
+                                    vec39.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result37, _cleanup37) = wit_bindgen::rt::Cleanup::new(
-                                layout37,
+                            let (result39, _cleanup39) = wit_bindgen::rt::Cleanup::new(
+                                layout39,
                             );
-                            cleanup_list.extend(_cleanup37);
-                            for (i, e) in vec37.into_iter().enumerate() {
-                                let base = result37
+                            cleanup_list.extend(_cleanup39);
+                            for (i, e) in vec39.into_iter().enumerate() {
+                                let base = result39
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::polliwog::plugin::types::Extra {
-                                        key: key34,
-                                        value: value34,
+                                        key: key36,
+                                        value: value36,
                                     } = e;
-                                    let vec35 = key34;
-                                    let ptr35 = vec35.as_ptr().cast::<u8>();
-                                    let len35 = vec35.len();
+                                    let vec37 = key36;
+                                    let ptr37 = vec37.as_ptr().cast::<u8>();
+                                    let len37 = vec37.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len35;
-                                    *base.add(0).cast::<*mut u8>() = ptr35.cast_mut();
-                                    let vec36 = value34;
-                                    let ptr36 = vec36.as_ptr().cast::<u8>();
-                                    let len36 = vec36.len();
+                                        .cast::<usize>() = len37;
+                                    *base.add(0).cast::<*mut u8>() = ptr37.cast_mut();
+                                    let vec38 = value36;
+                                    let ptr38 = vec38.as_ptr().cast::<u8>();
+                                    let len38 = vec38.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len36;
+                                        .cast::<usize>() = len38;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr36.cast_mut();
+                                        .cast::<*mut u8>() = ptr38.cast_mut();
                                 }
                             }
                             *base
                                 .add(8 + 10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len37;
+                                .cast::<usize>() = len39;
                             *base
                                 .add(8 + 9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result37;
+                                .cast::<*mut u8>() = result39;
                         }
                     }
                     *ptr0
-                        .add(13 * ::core::mem::size_of::<*const u8>())
-                        .cast::<usize>() = len38;
+                        .add(16 * ::core::mem::size_of::<*const u8>())
+                        .cast::<usize>() = len40;
                     *ptr0
-                        .add(12 * ::core::mem::size_of::<*const u8>())
-                        .cast::<*mut u8>() = result38;
+                        .add(15 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result40;
                     match authentication1 {
                         Some(e) => {
                             *ptr0
-                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .add(17 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (1i32) as u8;
                             match e {
                                 Authentication::Basic(e) => {
                                     *ptr0
-                                        .add(15 * ::core::mem::size_of::<*const u8>())
+                                        .add(18 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
-                                    let Credentials { user: user39, password: password39 } = e;
-                                    let vec40 = user39;
-                                    let ptr40 = vec40.as_ptr().cast::<u8>();
-                                    let len40 = vec40.len();
+                                    let Credentials { user: user41, password: password41 } = e;
+                                    let vec42 = user41;
+                                    let ptr42 = vec42.as_ptr().cast::<u8>();
+                                    let len42 = vec42.len();
                                     *ptr0
-                                        .add(17 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len40;
-                                    *ptr0
-                                        .add(16 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr40.cast_mut();
-                                    let vec41 = password39;
-                                    let ptr41 = vec41.as_ptr().cast::<u8>();
-                                    let len41 = vec41.len();
+                                        .add(20 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len42;
                                     *ptr0
                                         .add(19 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len41;
-                                    *ptr0
-                                        .add(18 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr41.cast_mut();
-                                }
-                                Authentication::Digest(e) => {
-                                    *ptr0
-                                        .add(15 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (1i32) as u8;
-                                    let Credentials { user: user42, password: password42 } = e;
-                                    let vec43 = user42;
+                                        .cast::<*mut u8>() = ptr42.cast_mut();
+                                    let vec43 = password41;
                                     let ptr43 = vec43.as_ptr().cast::<u8>();
                                     let len43 = vec43.len();
                                     *ptr0
-                                        .add(17 * ::core::mem::size_of::<*const u8>())
+                                        .add(22 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>() = len43;
                                     *ptr0
-                                        .add(16 * ::core::mem::size_of::<*const u8>())
+                                        .add(21 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr43.cast_mut();
-                                    let vec44 = password42;
-                                    let ptr44 = vec44.as_ptr().cast::<u8>();
-                                    let len44 = vec44.len();
-                                    *ptr0
-                                        .add(19 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len44;
+                                }
+                                Authentication::Digest(e) => {
                                     *ptr0
                                         .add(18 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr44.cast_mut();
-                                }
-                                Authentication::Bearer(e) => {
-                                    *ptr0
-                                        .add(15 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (2i32) as u8;
-                                    let vec45 = e;
+                                        .cast::<u8>() = (1i32) as u8;
+                                    let Credentials { user: user44, password: password44 } = e;
+                                    let vec45 = user44;
                                     let ptr45 = vec45.as_ptr().cast::<u8>();
                                     let len45 = vec45.len();
                                     *ptr0
-                                        .add(17 * ::core::mem::size_of::<*const u8>())
+                                        .add(20 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>() = len45;
                                     *ptr0
-                                        .add(16 * ::core::mem::size_of::<*const u8>())
+                                        .add(19 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>() = ptr45.cast_mut();
+                                    let vec46 = password44;
+                                    let ptr46 = vec46.as_ptr().cast::<u8>();
+                                    let len46 = vec46.len();
+                                    *ptr0
+                                        .add(22 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len46;
+                                    *ptr0
+                                        .add(21 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr46.cast_mut();
+                                }
+                                Authentication::Bearer(e) => {
+                                    *ptr0
+                                        .add(18 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (2i32) as u8;
+                                    let vec47 = e;
+                                    let ptr47 = vec47.as_ptr().cast::<u8>();
+                                    let len47 = vec47.len();
+                                    *ptr0
+                                        .add(20 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len47;
+                                    *ptr0
+                                        .add(19 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = ptr47.cast_mut();
                                 }
                             }
                         }
                         None => {
                             *ptr0
-                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .add(17 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (0i32) as u8;
                         }
                     };
                     match timeout_ms1 {
                         Some(e) => {
                             *ptr0
-                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                .add(23 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (1i32) as u8;
                             *ptr0
-                                .add(4 + 20 * ::core::mem::size_of::<*const u8>())
+                                .add(4 + 23 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>() = _rt::as_i32(e);
                         }
                         None => {
                             *ptr0
-                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                .add(23 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (0i32) as u8;
                         }
                     };
-                    let vec49 = extra1;
-                    let len49 = vec49.len();
-                    let layout49 = _rt::alloc::Layout::from_size_align(
-                            vec49.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                    let vec51 = extra1;
+                    let len51 = vec51.len();
+                    let layout51 = _rt::alloc::Layout::from_size_align(
+                            vec51.len() * (4 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result49, _cleanup49) = wit_bindgen::rt::Cleanup::new(layout49);
-                    for (i, e) in vec49.into_iter().enumerate() {
-                        let base = result49
+                    let (result51, _cleanup51) = wit_bindgen::rt::Cleanup::new(layout51);
+                    for (i, e) in vec51.into_iter().enumerate() {
+                        let base = result51
                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                         {
                             let super::super::super::polliwog::plugin::types::Extra {
-                                key: key46,
-                                value: value46,
+                                key: key48,
+                                value: value48,
                             } = e;
-                            let vec47 = key46;
-                            let ptr47 = vec47.as_ptr().cast::<u8>();
-                            let len47 = vec47.len();
+                            let vec49 = key48;
+                            let ptr49 = vec49.as_ptr().cast::<u8>();
+                            let len49 = vec49.len();
                             *base
                                 .add(::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len47;
-                            *base.add(0).cast::<*mut u8>() = ptr47.cast_mut();
-                            let vec48 = value46;
-                            let ptr48 = vec48.as_ptr().cast::<u8>();
-                            let len48 = vec48.len();
+                                .cast::<usize>() = len49;
+                            *base.add(0).cast::<*mut u8>() = ptr49.cast_mut();
+                            let vec50 = value48;
+                            let ptr50 = vec50.as_ptr().cast::<u8>();
+                            let len50 = vec50.len();
                             *base
                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len48;
+                                .cast::<usize>() = len50;
                             *base
                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = ptr48.cast_mut();
+                                .cast::<*mut u8>() = ptr50.cast_mut();
                         }
                     }
                     *ptr0
-                        .add(8 + 21 * ::core::mem::size_of::<*const u8>())
-                        .cast::<usize>() = len49;
+                        .add(8 + 24 * ::core::mem::size_of::<*const u8>())
+                        .cast::<usize>() = len51;
                     *ptr0
-                        .add(8 + 20 * ::core::mem::size_of::<*const u8>())
-                        .cast::<*mut u8>() = result49;
-                    let ptr50 = ret_area.0.as_mut_ptr().cast::<u8>();
+                        .add(8 + 23 * ::core::mem::size_of::<*const u8>())
+                        .cast::<*mut u8>() = result51;
+                    let ptr52 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "polliwog:plugin/http@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "fetch"]
-                        fn wit_import51(_: *mut u8, _: *mut u8);
+                        fn wit_import53(_: *mut u8, _: *mut u8);
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import51(_: *mut u8, _: *mut u8) {
+                    unsafe extern "C" fn wit_import53(_: *mut u8, _: *mut u8) {
                         unreachable!()
                     }
-                    wit_import51(ptr0, ptr50);
-                    let l52 = i32::from(*ptr50.add(0).cast::<u8>());
-                    let result94 = match l52 {
+                    wit_import53(ptr0, ptr52);
+                    let l54 = i32::from(*ptr52.add(0).cast::<u8>());
+                    let result88 = match l54 {
                         0 => {
                             let e = {
-                                let l53 = i32::from(*ptr50.add(8).cast::<u16>());
-                                let l54 = *ptr50
-                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l55 = *ptr50
-                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                let l55 = *ptr52.add(8).cast::<i32>();
+                                let l56 = i32::from(*ptr52.add(12).cast::<u16>());
+                                let l57 = *ptr52.add(16).cast::<*mut u8>();
+                                let l58 = *ptr52
+                                    .add(16 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len56 = l55;
-                                let bytes56 = _rt::Vec::from_raw_parts(
-                                    l54.cast(),
-                                    len56,
-                                    len56,
+                                let len59 = l58;
+                                let bytes59 = _rt::Vec::from_raw_parts(
+                                    l57.cast(),
+                                    len59,
+                                    len59,
                                 );
-                                let l57 = *ptr50
-                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                let l60 = *ptr52
+                                    .add(16 + 2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l58 = *ptr50
-                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                let l61 = *ptr52
+                                    .add(16 + 3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base65 = l57;
-                                let len65 = l58;
-                                let mut result65 = _rt::Vec::with_capacity(len65);
-                                for i in 0..len65 {
-                                    let base = base65
+                                let base68 = l60;
+                                let len68 = l61;
+                                let mut result68 = _rt::Vec::with_capacity(len68);
+                                for i in 0..len68 {
+                                    let base = base68
                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                    let e65 = {
-                                        let l59 = *base.add(0).cast::<*mut u8>();
-                                        let l60 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len61 = l60;
-                                        let bytes61 = _rt::Vec::from_raw_parts(
-                                            l59.cast(),
-                                            len61,
-                                            len61,
-                                        );
-                                        let l62 = *base
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
+                                    let e68 = {
+                                        let l62 = *base.add(0).cast::<*mut u8>();
                                         let l63 = *base
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         let len64 = l63;
                                         let bytes64 = _rt::Vec::from_raw_parts(
@@ -2049,118 +2203,74 @@ pub mod polliwog {
                                             len64,
                                             len64,
                                         );
+                                        let l65 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l66 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len67 = l66;
+                                        let bytes67 = _rt::Vec::from_raw_parts(
+                                            l65.cast(),
+                                            len67,
+                                            len67,
+                                        );
                                         Header {
-                                            name: _rt::string_lift(bytes61),
-                                            value: _rt::string_lift(bytes64),
+                                            name: _rt::string_lift(bytes64),
+                                            value: _rt::string_lift(bytes67),
                                         }
                                     };
-                                    result65.push(e65);
+                                    result68.push(e68);
                                 }
                                 _rt::cabi_dealloc(
-                                    base65,
-                                    len65 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    base68,
+                                    len68 * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
-                                let l66 = *ptr50
-                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                let l69 = *ptr52
+                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l67 = *ptr50
-                                    .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                let l70 = *ptr52
+                                    .add(16 + 5 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len68 = l67;
-                                let l69 = *ptr50
-                                    .add(16 + 6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<f64>();
-                                let l70 = *ptr50
-                                    .add(24 + 6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<f64>();
-                                let l71 = *ptr50
-                                    .add(32 + 6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<f64>();
-                                let l72 = *ptr50
-                                    .add(40 + 6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<f64>();
-                                let l73 = *ptr50
-                                    .add(48 + 6 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<f64>();
-                                let l74 = i32::from(
-                                    *ptr50
-                                        .add(56 + 6 * ::core::mem::size_of::<*const u8>())
+                                let len71 = l70;
+                                let l72 = i32::from(
+                                    *ptr52
+                                        .add(16 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
+                                let l73 = *ptr52
+                                    .add(24 + 6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<f64>();
+                                let l74 = *ptr52
+                                    .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<f64>();
+                                let l75 = *ptr52
+                                    .add(40 + 6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<f64>();
+                                let l76 = *ptr52
+                                    .add(48 + 6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<f64>();
+                                let l77 = *ptr52
+                                    .add(56 + 6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<f64>();
                                 Response {
-                                    status: l53 as u16,
-                                    reason: _rt::string_lift(bytes56),
-                                    headers: result65,
+                                    exchange: l55 as u32,
+                                    status: l56 as u16,
+                                    reason: _rt::string_lift(bytes59),
+                                    headers: result68,
                                     body: <_ as From<
                                         _rt::Vec<_>,
                                     >>::from(
-                                        _rt::Vec::from_raw_parts(l66.cast(), len68, len68),
+                                        _rt::Vec::from_raw_parts(l69.cast(), len71, len71),
                                     ),
+                                    body_complete: _rt::bool_lift(l72 as u8),
                                     timing: Timing {
-                                        dns_ms: l69,
-                                        connect_ms: l70,
-                                        tls_ms: l71,
-                                        first_byte_ms: l72,
-                                        total_ms: l73,
-                                    },
-                                    tls: match l74 {
-                                        0 => None,
-                                        1 => {
-                                            let e = {
-                                                let l75 = *ptr50
-                                                    .add(64 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l76 = *ptr50
-                                                    .add(64 + 7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let len77 = l76;
-                                                let bytes77 = _rt::Vec::from_raw_parts(
-                                                    l75.cast(),
-                                                    len77,
-                                                    len77,
-                                                );
-                                                let l78 = *ptr50
-                                                    .add(64 + 8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l79 = *ptr50
-                                                    .add(64 + 9 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let len80 = l79;
-                                                let bytes80 = _rt::Vec::from_raw_parts(
-                                                    l78.cast(),
-                                                    len80,
-                                                    len80,
-                                                );
-                                                let l81 = *ptr50
-                                                    .add(64 + 10 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l82 = *ptr50
-                                                    .add(64 + 11 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let len83 = l82;
-                                                let bytes83 = _rt::Vec::from_raw_parts(
-                                                    l81.cast(),
-                                                    len83,
-                                                    len83,
-                                                );
-                                                let l84 = *ptr50
-                                                    .add(64 + 12 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i64>();
-                                                let l85 = *ptr50
-                                                    .add(72 + 12 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i64>();
-                                                TlsInfo {
-                                                    fingerprint: _rt::string_lift(bytes77),
-                                                    subject: _rt::string_lift(bytes80),
-                                                    issuer: _rt::string_lift(bytes83),
-                                                    not_before: l84,
-                                                    not_after: l85,
-                                                }
-                                            };
-                                            Some(e)
-                                        }
-                                        _ => _rt::invalid_enum_discriminant(),
+                                        dns_ms: l73,
+                                        connect_ms: l74,
+                                        tls_ms: l75,
+                                        first_byte_ms: l76,
+                                        total_ms: l77,
                                     },
                                 }
                             };
@@ -2168,48 +2278,60 @@ pub mod polliwog {
                         }
                         1 => {
                             let e = {
-                                let l86 = i32::from(*ptr50.add(8).cast::<u8>());
-                                let l87 = *ptr50
-                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                let l78 = i32::from(*ptr52.add(8).cast::<u8>());
+                                let l80 = i32::from(*ptr52.add(16).cast::<u8>());
+                                let l81 = *ptr52
+                                    .add(16 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l88 = *ptr50
-                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                let l82 = *ptr52
+                                    .add(16 + 2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len89 = l88;
-                                let bytes89 = _rt::Vec::from_raw_parts(
-                                    l87.cast(),
-                                    len89,
-                                    len89,
+                                let len83 = l82;
+                                let bytes83 = _rt::Vec::from_raw_parts(
+                                    l81.cast(),
+                                    len83,
+                                    len83,
                                 );
-                                let l90 = *ptr50
-                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                let l84 = *ptr52
+                                    .add(16 + 3 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l91 = *ptr50
-                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                let l85 = *ptr52
+                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len92 = l91;
-                                let bytes92 = _rt::Vec::from_raw_parts(
-                                    l90.cast(),
-                                    len92,
-                                    len92,
+                                let len86 = l85;
+                                let bytes86 = _rt::Vec::from_raw_parts(
+                                    l84.cast(),
+                                    len86,
+                                    len86,
                                 );
-                                let l93 = i32::from(
-                                    *ptr50
-                                        .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                let l87 = i32::from(
+                                    *ptr52
+                                        .add(16 + 5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
                                 HttpError {
-                                    class: HttpErrorClass::_lift(l86 as u8),
-                                    code: _rt::string_lift(bytes89),
-                                    message: _rt::string_lift(bytes92),
-                                    retryable: _rt::bool_lift(l93 as u8),
+                                    exchange: match l78 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l79 = *ptr52.add(12).cast::<i32>();
+                                                l79 as u32
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    class: HttpErrorClass::_lift(l80 as u8),
+                                    code: _rt::string_lift(bytes83),
+                                    message: _rt::string_lift(bytes86),
+                                    retryable: _rt::bool_lift(l87 as u8),
                                 }
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result94
+                    result88
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -2232,17 +2354,17 @@ pub mod polliwog {
                         [::core::mem::MaybeUninit::uninit(); 2
                             * ::core::mem::size_of::<*const u8>()],
                     );
-                    let vec49 = requests;
-                    let len49 = vec49.len();
-                    let layout49 = _rt::alloc::Layout::from_size_align(
-                            vec49.len() * (8 + 22 * ::core::mem::size_of::<*const u8>()),
+                    let vec51 = requests;
+                    let len51 = vec51.len();
+                    let layout51 = _rt::alloc::Layout::from_size_align(
+                            vec51.len() * (8 + 25 * ::core::mem::size_of::<*const u8>()),
                             ::core::mem::size_of::<*const u8>(),
                         )
                         .unwrap();
-                    let (result49, _cleanup49) = wit_bindgen::rt::Cleanup::new(layout49);
-                    for (i, e) in vec49.into_iter().enumerate() {
-                        let base = result49
-                            .add(i * (8 + 22 * ::core::mem::size_of::<*const u8>()));
+                    let (result51, _cleanup51) = wit_bindgen::rt::Cleanup::new(layout51);
+                    for (i, e) in vec51.into_iter().enumerate() {
+                        let base = result51
+                            .add(i * (8 + 25 * ::core::mem::size_of::<*const u8>()));
                         {
                             let Request {
                                 method: method0,
@@ -2250,6 +2372,7 @@ pub mod polliwog {
                                 headers: headers0,
                                 body: body0,
                                 body_encoding: body_encoding0,
+                                response_body: response_body0,
                                 captures: captures0,
                                 signatures: signatures0,
                                 authentication: authentication0,
@@ -2336,69 +2459,97 @@ pub mod polliwog {
                             *base
                                 .add(9 * ::core::mem::size_of::<*const u8>())
                                 .cast::<u8>() = (body_encoding0.clone() as i32) as u8;
-                            let vec19 = captures0;
-                            let len19 = vec19.len();
-                            let layout19 = _rt::alloc::Layout::from_size_align(
-                                    vec19.len() * (11 * ::core::mem::size_of::<*const u8>()),
+                            match response_body0 {
+                                BodyReading::Whole => {
+                                    *base
+                                        .add(10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (0i32) as u8;
+                                }
+                                BodyReading::None => {
+                                    *base
+                                        .add(10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (1i32) as u8;
+                                }
+                                BodyReading::First(e) => {
+                                    *base
+                                        .add(10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (2i32) as u8;
+                                    *base
+                                        .add(11 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<i32>() = _rt::as_i32(e);
+                                }
+                                BodyReading::Until(e) => {
+                                    *base
+                                        .add(10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (3i32) as u8;
+                                    let vec9 = e;
+                                    let len9 = vec9.len();
+                                    let layout9 = _rt::alloc::Layout::from_size_align(
+                                            vec9.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result9, _cleanup9) = wit_bindgen::rt::Cleanup::new(
+                                        layout9,
+                                    );
+                                    cleanup_list.extend(_cleanup9);
+                                    for (i, e) in vec9.into_iter().enumerate() {
+                                        let base = result9
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            let vec8 = e;
+                                            let ptr8 = vec8.as_ptr().cast::<u8>();
+                                            let len8 = vec8.len();
+                                            *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len8;
+                                            *base.add(0).cast::<*mut u8>() = ptr8.cast_mut();
+                                        }
+                                    }
+                                    *base
+                                        .add(12 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len9;
+                                    *base
+                                        .add(11 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = result9;
+                                }
+                            }
+                            let vec21 = captures0;
+                            let len21 = vec21.len();
+                            let layout21 = _rt::alloc::Layout::from_size_align(
+                                    vec21.len() * (11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result19, _cleanup19) = wit_bindgen::rt::Cleanup::new(
-                                layout19,
+                            let (result21, _cleanup21) = wit_bindgen::rt::Cleanup::new(
+                                layout21,
                             );
-                            cleanup_list.extend(_cleanup19);
-                            for (i, e) in vec19.into_iter().enumerate() {
-                                let base = result19
+                            cleanup_list.extend(_cleanup21);
+                            for (i, e) in vec21.into_iter().enumerate() {
+                                let base = result21
                                     .add(i * (11 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let Capture {
-                                        name: name8,
-                                        source: source8,
-                                        ttl_ms: ttl_ms8,
-                                        statuses: statuses8,
-                                        optional: optional8,
-                                        extra: extra8,
+                                        name: name10,
+                                        source: source10,
+                                        ttl_ms: ttl_ms10,
+                                        statuses: statuses10,
+                                        optional: optional10,
+                                        durable: durable10,
+                                        extra: extra10,
                                     } = e;
-                                    let vec9 = name8;
-                                    let ptr9 = vec9.as_ptr().cast::<u8>();
-                                    let len9 = vec9.len();
+                                    let vec11 = name10;
+                                    let ptr11 = vec11.as_ptr().cast::<u8>();
+                                    let len11 = vec11.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len9;
-                                    *base.add(0).cast::<*mut u8>() = ptr9.cast_mut();
-                                    match source8 {
+                                        .cast::<usize>() = len11;
+                                    *base.add(0).cast::<*mut u8>() = ptr11.cast_mut();
+                                    match source10 {
                                         CaptureSource::JsonPointer(e) => {
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>() = (0i32) as u8;
-                                            let vec10 = e;
-                                            let ptr10 = vec10.as_ptr().cast::<u8>();
-                                            let len10 = vec10.len();
-                                            *base
-                                                .add(4 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len10;
-                                            *base
-                                                .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr10.cast_mut();
-                                        }
-                                        CaptureSource::Header(e) => {
-                                            *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (1i32) as u8;
-                                            let vec11 = e;
-                                            let ptr11 = vec11.as_ptr().cast::<u8>();
-                                            let len11 = vec11.len();
-                                            *base
-                                                .add(4 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len11;
-                                            *base
-                                                .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr11.cast_mut();
-                                        }
-                                        CaptureSource::Cookie(e) => {
-                                            *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (2i32) as u8;
                                             let vec12 = e;
                                             let ptr12 = vec12.as_ptr().cast::<u8>();
                                             let len12 = vec12.len();
@@ -2409,10 +2560,10 @@ pub mod polliwog {
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr12.cast_mut();
                                         }
-                                        CaptureSource::Pattern(e) => {
+                                        CaptureSource::Header(e) => {
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (3i32) as u8;
+                                                .cast::<u8>() = (1i32) as u8;
                                             let vec13 = e;
                                             let ptr13 = vec13.as_ptr().cast::<u8>();
                                             let len13 = vec13.len();
@@ -2423,152 +2574,170 @@ pub mod polliwog {
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr13.cast_mut();
                                         }
+                                        CaptureSource::Cookie(e) => {
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (2i32) as u8;
+                                            let vec14 = e;
+                                            let ptr14 = vec14.as_ptr().cast::<u8>();
+                                            let len14 = vec14.len();
+                                            *base
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len14;
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr14.cast_mut();
+                                        }
+                                        CaptureSource::Pattern(e) => {
+                                            *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (3i32) as u8;
+                                            let vec15 = e;
+                                            let ptr15 = vec15.as_ptr().cast::<u8>();
+                                            let len15 = vec15.len();
+                                            *base
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len15;
+                                            *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr15.cast_mut();
+                                        }
                                     }
                                     *base
                                         .add(5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<i32>() = _rt::as_i32(ttl_ms8);
-                                    let vec14 = statuses8;
-                                    let ptr14 = vec14.as_ptr().cast::<u8>();
-                                    let len14 = vec14.len();
+                                        .cast::<i32>() = _rt::as_i32(ttl_ms10);
+                                    let vec16 = statuses10;
+                                    let ptr16 = vec16.as_ptr().cast::<u8>();
+                                    let len16 = vec16.len();
                                     *base
                                         .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len14;
+                                        .cast::<usize>() = len16;
                                     *base
                                         .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr14.cast_mut();
+                                        .cast::<*mut u8>() = ptr16.cast_mut();
                                     *base
                                         .add(8 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (match optional8 {
+                                        .cast::<u8>() = (match optional10 {
                                         true => 1,
                                         false => 0,
                                     }) as u8;
-                                    let vec18 = extra8;
-                                    let len18 = vec18.len();
-                                    let layout18 = _rt::alloc::Layout::from_size_align(
-                                            vec18.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    *base
+                                        .add(1 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>() = (match durable10 {
+                                        true => 1,
+                                        false => 0,
+                                    }) as u8;
+                                    let vec20 = extra10;
+                                    let len20 = vec20.len();
+                                    let layout20 = _rt::alloc::Layout::from_size_align(
+                                            vec20.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         )
                                         .unwrap();
-                                    let (result18, _cleanup18) = wit_bindgen::rt::Cleanup::new(
-                                        layout18,
+                                    let (result20, _cleanup20) = wit_bindgen::rt::Cleanup::new(
+                                        layout20,
                                     );
-                                    cleanup_list.extend(_cleanup18);
-                                    for (i, e) in vec18.into_iter().enumerate() {
-                                        let base = result18
+                                    cleanup_list.extend(_cleanup20);
+                                    for (i, e) in vec20.into_iter().enumerate() {
+                                        let base = result20
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                         {
                                             let super::super::super::polliwog::plugin::types::Extra {
-                                                key: key15,
-                                                value: value15,
+                                                key: key17,
+                                                value: value17,
                                             } = e;
-                                            let vec16 = key15;
-                                            let ptr16 = vec16.as_ptr().cast::<u8>();
-                                            let len16 = vec16.len();
+                                            let vec18 = key17;
+                                            let ptr18 = vec18.as_ptr().cast::<u8>();
+                                            let len18 = vec18.len();
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len16;
-                                            *base.add(0).cast::<*mut u8>() = ptr16.cast_mut();
-                                            let vec17 = value15;
-                                            let ptr17 = vec17.as_ptr().cast::<u8>();
-                                            let len17 = vec17.len();
+                                                .cast::<usize>() = len18;
+                                            *base.add(0).cast::<*mut u8>() = ptr18.cast_mut();
+                                            let vec19 = value17;
+                                            let ptr19 = vec19.as_ptr().cast::<u8>();
+                                            let len19 = vec19.len();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len17;
+                                                .cast::<usize>() = len19;
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr17.cast_mut();
+                                                .cast::<*mut u8>() = ptr19.cast_mut();
                                         }
                                     }
                                     *base
                                         .add(10 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len18;
+                                        .cast::<usize>() = len20;
                                     *base
                                         .add(9 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result18;
+                                        .cast::<*mut u8>() = result20;
                                 }
                             }
                             *base
-                                .add(11 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len19;
+                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len21;
                             *base
-                                .add(10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result19;
-                            let vec37 = signatures0;
-                            let len37 = vec37.len();
-                            let layout37 = _rt::alloc::Layout::from_size_align(
-                                    vec37.len()
+                                .add(13 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result21;
+                            let vec39 = signatures0;
+                            let len39 = vec39.len();
+                            let layout39 = _rt::alloc::Layout::from_size_align(
+                                    vec39.len()
                                         * (8 + 11 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result37, _cleanup37) = wit_bindgen::rt::Cleanup::new(
-                                layout37,
+                            let (result39, _cleanup39) = wit_bindgen::rt::Cleanup::new(
+                                layout39,
                             );
-                            cleanup_list.extend(_cleanup37);
-                            for (i, e) in vec37.into_iter().enumerate() {
-                                let base = result37
+                            cleanup_list.extend(_cleanup39);
+                            for (i, e) in vec39.into_iter().enumerate() {
+                                let base = result39
                                     .add(i * (8 + 11 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let Signature {
-                                        name: name20,
-                                        algorithm: algorithm20,
-                                        key: key20,
-                                        input: input20,
-                                        encoding: encoding20,
-                                        iterations: iterations20,
-                                        extra: extra20,
+                                        name: name22,
+                                        algorithm: algorithm22,
+                                        key: key22,
+                                        input: input22,
+                                        encoding: encoding22,
+                                        iterations: iterations22,
+                                        extra: extra22,
                                     } = e;
-                                    let vec21 = name20;
-                                    let ptr21 = vec21.as_ptr().cast::<u8>();
-                                    let len21 = vec21.len();
+                                    let vec23 = name22;
+                                    let ptr23 = vec23.as_ptr().cast::<u8>();
+                                    let len23 = vec23.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len21;
-                                    *base.add(0).cast::<*mut u8>() = ptr21.cast_mut();
-                                    let vec22 = algorithm20;
-                                    let ptr22 = vec22.as_ptr().cast::<u8>();
-                                    let len22 = vec22.len();
+                                        .cast::<usize>() = len23;
+                                    *base.add(0).cast::<*mut u8>() = ptr23.cast_mut();
+                                    let vec24 = algorithm22;
+                                    let ptr24 = vec24.as_ptr().cast::<u8>();
+                                    let len24 = vec24.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len22;
+                                        .cast::<usize>() = len24;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr22.cast_mut();
-                                    let vec27 = key20;
-                                    let len27 = vec27.len();
-                                    let layout27 = _rt::alloc::Layout::from_size_align(
-                                            vec27.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                        .cast::<*mut u8>() = ptr24.cast_mut();
+                                    let vec29 = key22;
+                                    let len29 = vec29.len();
+                                    let layout29 = _rt::alloc::Layout::from_size_align(
+                                            vec29.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         )
                                         .unwrap();
-                                    let (result27, _cleanup27) = wit_bindgen::rt::Cleanup::new(
-                                        layout27,
+                                    let (result29, _cleanup29) = wit_bindgen::rt::Cleanup::new(
+                                        layout29,
                                     );
-                                    cleanup_list.extend(_cleanup27);
-                                    for (i, e) in vec27.into_iter().enumerate() {
-                                        let base = result27
+                                    cleanup_list.extend(_cleanup29);
+                                    for (i, e) in vec29.into_iter().enumerate() {
+                                        let base = result29
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                         {
                                             match e {
                                                 SignaturePart::Bytes(e) => {
                                                     *base.add(0).cast::<u8>() = (0i32) as u8;
-                                                    let vec23 = e;
-                                                    let ptr23 = vec23.as_ptr().cast::<u8>();
-                                                    let len23 = vec23.len();
-                                                    *base
-                                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<usize>() = len23;
-                                                    *base
-                                                        .add(::core::mem::size_of::<*const u8>())
-                                                        .cast::<*mut u8>() = ptr23.cast_mut();
-                                                }
-                                                SignaturePart::Body => {
-                                                    *base.add(0).cast::<u8>() = (1i32) as u8;
-                                                }
-                                                SignaturePart::Secret(e) => {
-                                                    *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                    let SecretPart { name: name24, encoding: encoding24 } = e;
-                                                    let vec25 = name24;
+                                                    let vec25 = e;
                                                     let ptr25 = vec25.as_ptr().cast::<u8>();
                                                     let len25 = vec25.len();
                                                     *base
@@ -2577,49 +2746,28 @@ pub mod polliwog {
                                                     *base
                                                         .add(::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>() = ptr25.cast_mut();
+                                                }
+                                                SignaturePart::Body => {
+                                                    *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                }
+                                                SignaturePart::Secret(e) => {
+                                                    *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                    let SecretPart { name: name26, encoding: encoding26 } = e;
+                                                    let vec27 = name26;
+                                                    let ptr27 = vec27.as_ptr().cast::<u8>();
+                                                    let len27 = vec27.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len27;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr27.cast_mut();
                                                     *base
                                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<u8>() = (encoding24.clone() as i32) as u8;
+                                                        .cast::<u8>() = (encoding26.clone() as i32) as u8;
                                                 }
                                                 SignaturePart::Signature(e) => {
                                                     *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                    let vec26 = e;
-                                                    let ptr26 = vec26.as_ptr().cast::<u8>();
-                                                    let len26 = vec26.len();
-                                                    *base
-                                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<usize>() = len26;
-                                                    *base
-                                                        .add(::core::mem::size_of::<*const u8>())
-                                                        .cast::<*mut u8>() = ptr26.cast_mut();
-                                                }
-                                            }
-                                        }
-                                    }
-                                    *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len27;
-                                    *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result27;
-                                    let vec32 = input20;
-                                    let len32 = vec32.len();
-                                    let layout32 = _rt::alloc::Layout::from_size_align(
-                                            vec32.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        )
-                                        .unwrap();
-                                    let (result32, _cleanup32) = wit_bindgen::rt::Cleanup::new(
-                                        layout32,
-                                    );
-                                    cleanup_list.extend(_cleanup32);
-                                    for (i, e) in vec32.into_iter().enumerate() {
-                                        let base = result32
-                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                        {
-                                            match e {
-                                                SignaturePart::Bytes(e) => {
-                                                    *base.add(0).cast::<u8>() = (0i32) as u8;
                                                     let vec28 = e;
                                                     let ptr28 = vec28.as_ptr().cast::<u8>();
                                                     let len28 = vec28.len();
@@ -2630,13 +2778,34 @@ pub mod polliwog {
                                                         .add(::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>() = ptr28.cast_mut();
                                                 }
-                                                SignaturePart::Body => {
-                                                    *base.add(0).cast::<u8>() = (1i32) as u8;
-                                                }
-                                                SignaturePart::Secret(e) => {
-                                                    *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                    let SecretPart { name: name29, encoding: encoding29 } = e;
-                                                    let vec30 = name29;
+                                            }
+                                        }
+                                    }
+                                    *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>() = len29;
+                                    *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>() = result29;
+                                    let vec34 = input22;
+                                    let len34 = vec34.len();
+                                    let layout34 = _rt::alloc::Layout::from_size_align(
+                                            vec34.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        )
+                                        .unwrap();
+                                    let (result34, _cleanup34) = wit_bindgen::rt::Cleanup::new(
+                                        layout34,
+                                    );
+                                    cleanup_list.extend(_cleanup34);
+                                    for (i, e) in vec34.into_iter().enumerate() {
+                                        let base = result34
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        {
+                                            match e {
+                                                SignaturePart::Bytes(e) => {
+                                                    *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                    let vec30 = e;
                                                     let ptr30 = vec30.as_ptr().cast::<u8>();
                                                     let len30 = vec30.len();
                                                     *base
@@ -2645,35 +2814,51 @@ pub mod polliwog {
                                                     *base
                                                         .add(::core::mem::size_of::<*const u8>())
                                                         .cast::<*mut u8>() = ptr30.cast_mut();
+                                                }
+                                                SignaturePart::Body => {
+                                                    *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                }
+                                                SignaturePart::Secret(e) => {
+                                                    *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                    let SecretPart { name: name31, encoding: encoding31 } = e;
+                                                    let vec32 = name31;
+                                                    let ptr32 = vec32.as_ptr().cast::<u8>();
+                                                    let len32 = vec32.len();
+                                                    *base
+                                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>() = len32;
+                                                    *base
+                                                        .add(::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>() = ptr32.cast_mut();
                                                     *base
                                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<u8>() = (encoding29.clone() as i32) as u8;
+                                                        .cast::<u8>() = (encoding31.clone() as i32) as u8;
                                                 }
                                                 SignaturePart::Signature(e) => {
                                                     *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                    let vec31 = e;
-                                                    let ptr31 = vec31.as_ptr().cast::<u8>();
-                                                    let len31 = vec31.len();
+                                                    let vec33 = e;
+                                                    let ptr33 = vec33.as_ptr().cast::<u8>();
+                                                    let len33 = vec33.len();
                                                     *base
                                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                                        .cast::<usize>() = len31;
+                                                        .cast::<usize>() = len33;
                                                     *base
                                                         .add(::core::mem::size_of::<*const u8>())
-                                                        .cast::<*mut u8>() = ptr31.cast_mut();
+                                                        .cast::<*mut u8>() = ptr33.cast_mut();
                                                 }
                                             }
                                         }
                                     }
                                     *base
                                         .add(7 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len32;
+                                        .cast::<usize>() = len34;
                                     *base
                                         .add(6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result32;
+                                        .cast::<*mut u8>() = result34;
                                     *base
                                         .add(8 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>() = (encoding20.clone() as i32) as u8;
-                                    match iterations20 {
+                                        .cast::<u8>() = (encoding22.clone() as i32) as u8;
+                                    match iterations22 {
                                         Some(e) => {
                                             *base
                                                 .add(4 + 8 * ::core::mem::size_of::<*const u8>())
@@ -2688,261 +2873,248 @@ pub mod polliwog {
                                                 .cast::<u8>() = (0i32) as u8;
                                         }
                                     };
-                                    let vec36 = extra20;
-                                    let len36 = vec36.len();
-                                    let layout36 = _rt::alloc::Layout::from_size_align(
-                                            vec36.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                    let vec38 = extra22;
+                                    let len38 = vec38.len();
+                                    let layout38 = _rt::alloc::Layout::from_size_align(
+                                            vec38.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         )
                                         .unwrap();
-                                    let (result36, _cleanup36) = wit_bindgen::rt::Cleanup::new(
-                                        layout36,
+                                    let (result38, _cleanup38) = wit_bindgen::rt::Cleanup::new(
+                                        layout38,
                                     );
-                                    cleanup_list.extend(_cleanup36);
-                                    for (i, e) in vec36.into_iter().enumerate() {
-                                        let base = result36
+                                    cleanup_list.extend(_cleanup38);
+                                    for (i, e) in vec38.into_iter().enumerate() {
+                                        let base = result38
                                             .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                         {
                                             let super::super::super::polliwog::plugin::types::Extra {
-                                                key: key33,
-                                                value: value33,
+                                                key: key35,
+                                                value: value35,
                                             } = e;
-                                            let vec34 = key33;
-                                            let ptr34 = vec34.as_ptr().cast::<u8>();
-                                            let len34 = vec34.len();
+                                            let vec36 = key35;
+                                            let ptr36 = vec36.as_ptr().cast::<u8>();
+                                            let len36 = vec36.len();
                                             *base
                                                 .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len34;
-                                            *base.add(0).cast::<*mut u8>() = ptr34.cast_mut();
-                                            let vec35 = value33;
-                                            let ptr35 = vec35.as_ptr().cast::<u8>();
-                                            let len35 = vec35.len();
+                                                .cast::<usize>() = len36;
+                                            *base.add(0).cast::<*mut u8>() = ptr36.cast_mut();
+                                            let vec37 = value35;
+                                            let ptr37 = vec37.as_ptr().cast::<u8>();
+                                            let len37 = vec37.len();
                                             *base
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len35;
+                                                .cast::<usize>() = len37;
                                             *base
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr35.cast_mut();
+                                                .cast::<*mut u8>() = ptr37.cast_mut();
                                         }
                                     }
                                     *base
                                         .add(8 + 10 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len36;
+                                        .cast::<usize>() = len38;
                                     *base
                                         .add(8 + 9 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = result36;
+                                        .cast::<*mut u8>() = result38;
                                 }
                             }
                             *base
-                                .add(13 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len37;
+                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len39;
                             *base
-                                .add(12 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result37;
+                                .add(15 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result39;
                             match authentication0 {
                                 Some(e) => {
                                     *base
-                                        .add(14 * ::core::mem::size_of::<*const u8>())
+                                        .add(17 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (1i32) as u8;
                                     match e {
                                         Authentication::Basic(e) => {
                                             *base
-                                                .add(15 * ::core::mem::size_of::<*const u8>())
+                                                .add(18 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>() = (0i32) as u8;
-                                            let Credentials { user: user38, password: password38 } = e;
-                                            let vec39 = user38;
-                                            let ptr39 = vec39.as_ptr().cast::<u8>();
-                                            let len39 = vec39.len();
+                                            let Credentials { user: user40, password: password40 } = e;
+                                            let vec41 = user40;
+                                            let ptr41 = vec41.as_ptr().cast::<u8>();
+                                            let len41 = vec41.len();
                                             *base
-                                                .add(17 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len39;
-                                            *base
-                                                .add(16 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr39.cast_mut();
-                                            let vec40 = password38;
-                                            let ptr40 = vec40.as_ptr().cast::<u8>();
-                                            let len40 = vec40.len();
+                                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len41;
                                             *base
                                                 .add(19 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len40;
-                                            *base
-                                                .add(18 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr40.cast_mut();
-                                        }
-                                        Authentication::Digest(e) => {
-                                            *base
-                                                .add(15 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (1i32) as u8;
-                                            let Credentials { user: user41, password: password41 } = e;
-                                            let vec42 = user41;
+                                                .cast::<*mut u8>() = ptr41.cast_mut();
+                                            let vec42 = password40;
                                             let ptr42 = vec42.as_ptr().cast::<u8>();
                                             let len42 = vec42.len();
                                             *base
-                                                .add(17 * ::core::mem::size_of::<*const u8>())
+                                                .add(22 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>() = len42;
                                             *base
-                                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                                .add(21 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr42.cast_mut();
-                                            let vec43 = password41;
-                                            let ptr43 = vec43.as_ptr().cast::<u8>();
-                                            let len43 = vec43.len();
-                                            *base
-                                                .add(19 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>() = len43;
+                                        }
+                                        Authentication::Digest(e) => {
                                             *base
                                                 .add(18 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>() = ptr43.cast_mut();
-                                        }
-                                        Authentication::Bearer(e) => {
-                                            *base
-                                                .add(15 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<u8>() = (2i32) as u8;
-                                            let vec44 = e;
+                                                .cast::<u8>() = (1i32) as u8;
+                                            let Credentials { user: user43, password: password43 } = e;
+                                            let vec44 = user43;
                                             let ptr44 = vec44.as_ptr().cast::<u8>();
                                             let len44 = vec44.len();
                                             *base
-                                                .add(17 * ::core::mem::size_of::<*const u8>())
+                                                .add(20 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>() = len44;
                                             *base
-                                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                                .add(19 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>() = ptr44.cast_mut();
+                                            let vec45 = password43;
+                                            let ptr45 = vec45.as_ptr().cast::<u8>();
+                                            let len45 = vec45.len();
+                                            *base
+                                                .add(22 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len45;
+                                            *base
+                                                .add(21 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr45.cast_mut();
+                                        }
+                                        Authentication::Bearer(e) => {
+                                            *base
+                                                .add(18 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>() = (2i32) as u8;
+                                            let vec46 = e;
+                                            let ptr46 = vec46.as_ptr().cast::<u8>();
+                                            let len46 = vec46.len();
+                                            *base
+                                                .add(20 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>() = len46;
+                                            *base
+                                                .add(19 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>() = ptr46.cast_mut();
                                         }
                                     }
                                 }
                                 None => {
                                     *base
-                                        .add(14 * ::core::mem::size_of::<*const u8>())
+                                        .add(17 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
                                 }
                             };
                             match timeout_ms0 {
                                 Some(e) => {
                                     *base
-                                        .add(20 * ::core::mem::size_of::<*const u8>())
+                                        .add(23 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (1i32) as u8;
                                     *base
-                                        .add(4 + 20 * ::core::mem::size_of::<*const u8>())
+                                        .add(4 + 23 * ::core::mem::size_of::<*const u8>())
                                         .cast::<i32>() = _rt::as_i32(e);
                                 }
                                 None => {
                                     *base
-                                        .add(20 * ::core::mem::size_of::<*const u8>())
+                                        .add(23 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>() = (0i32) as u8;
                                 }
                             };
-                            let vec48 = extra0;
-                            let len48 = vec48.len();
-                            let layout48 = _rt::alloc::Layout::from_size_align(
-                                    vec48.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            let vec50 = extra0;
+                            let len50 = vec50.len();
+                            let layout50 = _rt::alloc::Layout::from_size_align(
+                                    vec50.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 )
                                 .unwrap();
-                            let (result48, _cleanup48) = wit_bindgen::rt::Cleanup::new(
-                                layout48,
+                            let (result50, _cleanup50) = wit_bindgen::rt::Cleanup::new(
+                                layout50,
                             );
-                            cleanup_list.extend(_cleanup48);
-                            for (i, e) in vec48.into_iter().enumerate() {
-                                let base = result48
+                            cleanup_list.extend(_cleanup50);
+                            for (i, e) in vec50.into_iter().enumerate() {
+                                let base = result50
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                 {
                                     let super::super::super::polliwog::plugin::types::Extra {
-                                        key: key45,
-                                        value: value45,
+                                        key: key47,
+                                        value: value47,
                                     } = e;
-                                    let vec46 = key45;
-                                    let ptr46 = vec46.as_ptr().cast::<u8>();
-                                    let len46 = vec46.len();
+                                    let vec48 = key47;
+                                    let ptr48 = vec48.as_ptr().cast::<u8>();
+                                    let len48 = vec48.len();
                                     *base
                                         .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len46;
-                                    *base.add(0).cast::<*mut u8>() = ptr46.cast_mut();
-                                    let vec47 = value45;
-                                    let ptr47 = vec47.as_ptr().cast::<u8>();
-                                    let len47 = vec47.len();
+                                        .cast::<usize>() = len48;
+                                    *base.add(0).cast::<*mut u8>() = ptr48.cast_mut();
+                                    let vec49 = value47;
+                                    let ptr49 = vec49.as_ptr().cast::<u8>();
+                                    let len49 = vec49.len();
                                     *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>() = len47;
+                                        .cast::<usize>() = len49;
                                     *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>() = ptr47.cast_mut();
+                                        .cast::<*mut u8>() = ptr49.cast_mut();
                                 }
                             }
                             *base
-                                .add(8 + 21 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>() = len48;
+                                .add(8 + 24 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len50;
                             *base
-                                .add(8 + 20 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>() = result48;
+                                .add(8 + 23 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = result50;
                         }
                     }
-                    let ptr50 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    let ptr52 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "polliwog:plugin/http@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "fetch-all"]
-                        fn wit_import51(_: *mut u8, _: usize, _: *mut u8);
+                        fn wit_import53(_: *mut u8, _: usize, _: *mut u8);
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import51(_: *mut u8, _: usize, _: *mut u8) {
+                    unsafe extern "C" fn wit_import53(_: *mut u8, _: usize, _: *mut u8) {
                         unreachable!()
                     }
-                    wit_import51(result49, len49, ptr50);
-                    let l52 = *ptr50.add(0).cast::<*mut u8>();
-                    let l53 = *ptr50
+                    wit_import53(result51, len51, ptr52);
+                    let l54 = *ptr52.add(0).cast::<*mut u8>();
+                    let l55 = *ptr52
                         .add(::core::mem::size_of::<*const u8>())
                         .cast::<usize>();
-                    let base96 = l52;
-                    let len96 = l53;
-                    let mut result96 = _rt::Vec::with_capacity(len96);
-                    for i in 0..len96 {
-                        let base = base96
-                            .add(i * (80 + 12 * ::core::mem::size_of::<*const u8>()));
-                        let e96 = {
-                            let l54 = i32::from(*base.add(0).cast::<u8>());
-                            match l54 {
+                    let base90 = l54;
+                    let len90 = l55;
+                    let mut result90 = _rt::Vec::with_capacity(len90);
+                    for i in 0..len90 {
+                        let base = base90
+                            .add(i * (64 + 6 * ::core::mem::size_of::<*const u8>()));
+                        let e90 = {
+                            let l56 = i32::from(*base.add(0).cast::<u8>());
+                            match l56 {
                                 0 => {
                                     let e = {
-                                        let l55 = i32::from(*base.add(8).cast::<u16>());
-                                        let l56 = *base
-                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l57 = *base
-                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len58 = l57;
-                                        let bytes58 = _rt::Vec::from_raw_parts(
-                                            l56.cast(),
-                                            len58,
-                                            len58,
-                                        );
-                                        let l59 = *base
-                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
+                                        let l57 = *base.add(8).cast::<i32>();
+                                        let l58 = i32::from(*base.add(12).cast::<u16>());
+                                        let l59 = *base.add(16).cast::<*mut u8>();
                                         let l60 = *base
-                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                            .add(16 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base67 = l59;
-                                        let len67 = l60;
-                                        let mut result67 = _rt::Vec::with_capacity(len67);
-                                        for i in 0..len67 {
-                                            let base = base67
+                                        let len61 = l60;
+                                        let bytes61 = _rt::Vec::from_raw_parts(
+                                            l59.cast(),
+                                            len61,
+                                            len61,
+                                        );
+                                        let l62 = *base
+                                            .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l63 = *base
+                                            .add(16 + 3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base70 = l62;
+                                        let len70 = l63;
+                                        let mut result70 = _rt::Vec::with_capacity(len70);
+                                        for i in 0..len70 {
+                                            let base = base70
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            let e67 = {
-                                                let l61 = *base.add(0).cast::<*mut u8>();
-                                                let l62 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let len63 = l62;
-                                                let bytes63 = _rt::Vec::from_raw_parts(
-                                                    l61.cast(),
-                                                    len63,
-                                                    len63,
-                                                );
-                                                let l64 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
+                                            let e70 = {
+                                                let l64 = *base.add(0).cast::<*mut u8>();
                                                 let l65 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 let len66 = l65;
                                                 let bytes66 = _rt::Vec::from_raw_parts(
@@ -2950,118 +3122,74 @@ pub mod polliwog {
                                                     len66,
                                                     len66,
                                                 );
+                                                let l67 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l68 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len69 = l68;
+                                                let bytes69 = _rt::Vec::from_raw_parts(
+                                                    l67.cast(),
+                                                    len69,
+                                                    len69,
+                                                );
                                                 Header {
-                                                    name: _rt::string_lift(bytes63),
-                                                    value: _rt::string_lift(bytes66),
+                                                    name: _rt::string_lift(bytes66),
+                                                    value: _rt::string_lift(bytes69),
                                                 }
                                             };
-                                            result67.push(e67);
+                                            result70.push(e70);
                                         }
                                         _rt::cabi_dealloc(
-                                            base67,
-                                            len67 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base70,
+                                            len70 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
-                                        let l68 = *base
-                                            .add(8 + 5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l69 = *base
-                                            .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len70 = l69;
                                         let l71 = *base
-                                            .add(16 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>();
+                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
                                         let l72 = *base
-                                            .add(24 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>();
-                                        let l73 = *base
-                                            .add(32 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>();
-                                        let l74 = *base
-                                            .add(40 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>();
-                                        let l75 = *base
-                                            .add(48 + 6 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>();
-                                        let l76 = i32::from(
+                                            .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len73 = l72;
+                                        let l74 = i32::from(
                                             *base
-                                                .add(56 + 6 * ::core::mem::size_of::<*const u8>())
+                                                .add(16 + 6 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
+                                        let l75 = *base
+                                            .add(24 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<f64>();
+                                        let l76 = *base
+                                            .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<f64>();
+                                        let l77 = *base
+                                            .add(40 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<f64>();
+                                        let l78 = *base
+                                            .add(48 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<f64>();
+                                        let l79 = *base
+                                            .add(56 + 6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<f64>();
                                         Response {
-                                            status: l55 as u16,
-                                            reason: _rt::string_lift(bytes58),
-                                            headers: result67,
+                                            exchange: l57 as u32,
+                                            status: l58 as u16,
+                                            reason: _rt::string_lift(bytes61),
+                                            headers: result70,
                                             body: <_ as From<
                                                 _rt::Vec<_>,
                                             >>::from(
-                                                _rt::Vec::from_raw_parts(l68.cast(), len70, len70),
+                                                _rt::Vec::from_raw_parts(l71.cast(), len73, len73),
                                             ),
+                                            body_complete: _rt::bool_lift(l74 as u8),
                                             timing: Timing {
-                                                dns_ms: l71,
-                                                connect_ms: l72,
-                                                tls_ms: l73,
-                                                first_byte_ms: l74,
-                                                total_ms: l75,
-                                            },
-                                            tls: match l76 {
-                                                0 => None,
-                                                1 => {
-                                                    let e = {
-                                                        let l77 = *base
-                                                            .add(64 + 6 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l78 = *base
-                                                            .add(64 + 7 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        let len79 = l78;
-                                                        let bytes79 = _rt::Vec::from_raw_parts(
-                                                            l77.cast(),
-                                                            len79,
-                                                            len79,
-                                                        );
-                                                        let l80 = *base
-                                                            .add(64 + 8 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l81 = *base
-                                                            .add(64 + 9 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        let len82 = l81;
-                                                        let bytes82 = _rt::Vec::from_raw_parts(
-                                                            l80.cast(),
-                                                            len82,
-                                                            len82,
-                                                        );
-                                                        let l83 = *base
-                                                            .add(64 + 10 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l84 = *base
-                                                            .add(64 + 11 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        let len85 = l84;
-                                                        let bytes85 = _rt::Vec::from_raw_parts(
-                                                            l83.cast(),
-                                                            len85,
-                                                            len85,
-                                                        );
-                                                        let l86 = *base
-                                                            .add(64 + 12 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<i64>();
-                                                        let l87 = *base
-                                                            .add(72 + 12 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<i64>();
-                                                        TlsInfo {
-                                                            fingerprint: _rt::string_lift(bytes79),
-                                                            subject: _rt::string_lift(bytes82),
-                                                            issuer: _rt::string_lift(bytes85),
-                                                            not_before: l86,
-                                                            not_after: l87,
-                                                        }
-                                                    };
-                                                    Some(e)
-                                                }
-                                                _ => _rt::invalid_enum_discriminant(),
+                                                dns_ms: l75,
+                                                connect_ms: l76,
+                                                tls_ms: l77,
+                                                first_byte_ms: l78,
+                                                total_ms: l79,
                                             },
                                         }
                                     };
@@ -3069,41 +3197,53 @@ pub mod polliwog {
                                 }
                                 1 => {
                                     let e = {
-                                        let l88 = i32::from(*base.add(8).cast::<u8>());
-                                        let l89 = *base
-                                            .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                        let l80 = i32::from(*base.add(8).cast::<u8>());
+                                        let l82 = i32::from(*base.add(16).cast::<u8>());
+                                        let l83 = *base
+                                            .add(16 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l90 = *base
-                                            .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                        let l84 = *base
+                                            .add(16 + 2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len91 = l90;
-                                        let bytes91 = _rt::Vec::from_raw_parts(
-                                            l89.cast(),
-                                            len91,
-                                            len91,
+                                        let len85 = l84;
+                                        let bytes85 = _rt::Vec::from_raw_parts(
+                                            l83.cast(),
+                                            len85,
+                                            len85,
                                         );
-                                        let l92 = *base
-                                            .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                        let l86 = *base
+                                            .add(16 + 3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l93 = *base
-                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                        let l87 = *base
+                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len94 = l93;
-                                        let bytes94 = _rt::Vec::from_raw_parts(
-                                            l92.cast(),
-                                            len94,
-                                            len94,
+                                        let len88 = l87;
+                                        let bytes88 = _rt::Vec::from_raw_parts(
+                                            l86.cast(),
+                                            len88,
+                                            len88,
                                         );
-                                        let l95 = i32::from(
+                                        let l89 = i32::from(
                                             *base
-                                                .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                                .add(16 + 5 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         HttpError {
-                                            class: HttpErrorClass::_lift(l88 as u8),
-                                            code: _rt::string_lift(bytes91),
-                                            message: _rt::string_lift(bytes94),
-                                            retryable: _rt::bool_lift(l95 as u8),
+                                            exchange: match l80 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l81 = *base.add(12).cast::<i32>();
+                                                        l81 as u32
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            },
+                                            class: HttpErrorClass::_lift(l82 as u8),
+                                            code: _rt::string_lift(bytes85),
+                                            message: _rt::string_lift(bytes88),
+                                            retryable: _rt::bool_lift(l89 as u8),
                                         }
                                     };
                                     Err(e)
@@ -3111,15 +3251,325 @@ pub mod polliwog {
                                 _ => _rt::invalid_enum_discriminant(),
                             }
                         };
-                        result96.push(e96);
+                        result90.push(e90);
                     }
                     _rt::cabi_dealloc(
-                        base96,
-                        len96 * (80 + 12 * ::core::mem::size_of::<*const u8>()),
+                        base90,
+                        len90 * (64 + 6 * ::core::mem::size_of::<*const u8>()),
                         8,
                     );
-                    let result97 = result96;
-                    result97
+                    let result91 = result90;
+                    result91
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns the TLS session of an exchange, also of one that failed with the class `certificate`. Absent without TLS, and
+            /// for a number that this call does not have.
+            #[allow(async_fn_in_trait)]
+            pub fn tls_of(exchange: u32) -> ::core::option::Option<TlsSession> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 17 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 17
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "polliwog:plugin/http@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "tls-of"]
+                        fn wit_import1(_: i32, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: i32, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(_rt::as_i32(&exchange), ptr0);
+                    let l2 = i32::from(*ptr0.add(0).cast::<u8>());
+                    let result52 = match l2 {
+                        0 => None,
+                        1 => {
+                            let e = {
+                                let l3 = i32::from(
+                                    *ptr0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                let l7 = i32::from(
+                                    *ptr0
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let l11 = i32::from(
+                                    *ptr0
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let l15 = *ptr0
+                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l16 = *ptr0
+                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len17 = l16;
+                                let bytes17 = _rt::Vec::from_raw_parts(
+                                    l15.cast(),
+                                    len17,
+                                    len17,
+                                );
+                                let l18 = *ptr0
+                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l19 = *ptr0
+                                    .add(13 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base47 = l18;
+                                let len47 = l19;
+                                let mut result47 = _rt::Vec::with_capacity(len47);
+                                for i in 0..len47 {
+                                    let base = base47
+                                        .add(i * (24 + 14 * ::core::mem::size_of::<*const u8>()));
+                                    let e47 = {
+                                        let l20 = *base.add(0).cast::<*mut u8>();
+                                        let l21 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len22 = l21;
+                                        let bytes22 = _rt::Vec::from_raw_parts(
+                                            l20.cast(),
+                                            len22,
+                                            len22,
+                                        );
+                                        let l23 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l24 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len25 = l24;
+                                        let bytes25 = _rt::Vec::from_raw_parts(
+                                            l23.cast(),
+                                            len25,
+                                            len25,
+                                        );
+                                        let l26 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l27 = *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len28 = l27;
+                                        let bytes28 = _rt::Vec::from_raw_parts(
+                                            l26.cast(),
+                                            len28,
+                                            len28,
+                                        );
+                                        let l29 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l30 = *base
+                                            .add(7 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len31 = l30;
+                                        let bytes31 = _rt::Vec::from_raw_parts(
+                                            l29.cast(),
+                                            len31,
+                                            len31,
+                                        );
+                                        let l32 = *base
+                                            .add(8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<i64>();
+                                        let l33 = *base
+                                            .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<i64>();
+                                        let l34 = *base
+                                            .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l35 = *base
+                                            .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base39 = l34;
+                                        let len39 = l35;
+                                        let mut result39 = _rt::Vec::with_capacity(len39);
+                                        for i in 0..len39 {
+                                            let base = base39
+                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                            let e39 = {
+                                                let l36 = *base.add(0).cast::<*mut u8>();
+                                                let l37 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len38 = l37;
+                                                let bytes38 = _rt::Vec::from_raw_parts(
+                                                    l36.cast(),
+                                                    len38,
+                                                    len38,
+                                                );
+                                                _rt::string_lift(bytes38)
+                                            };
+                                            result39.push(e39);
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base39,
+                                            len39 * (2 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l40 = *base
+                                            .add(16 + 10 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l41 = *base
+                                            .add(16 + 11 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len42 = l41;
+                                        let bytes42 = _rt::Vec::from_raw_parts(
+                                            l40.cast(),
+                                            len42,
+                                            len42,
+                                        );
+                                        let l43 = *base
+                                            .add(16 + 12 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l44 = *base
+                                            .add(16 + 13 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len45 = l44;
+                                        let bytes45 = _rt::Vec::from_raw_parts(
+                                            l43.cast(),
+                                            len45,
+                                            len45,
+                                        );
+                                        let l46 = i32::from(
+                                            *base
+                                                .add(16 + 14 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        super::super::super::polliwog::plugin::tls::Certificate {
+                                            fingerprint: _rt::string_lift(bytes22),
+                                            subject: _rt::string_lift(bytes25),
+                                            issuer: _rt::string_lift(bytes28),
+                                            serial: _rt::string_lift(bytes31),
+                                            not_before: l32,
+                                            not_after: l33,
+                                            names: result39,
+                                            key: _rt::string_lift(bytes42),
+                                            signature_algorithm: _rt::string_lift(bytes45),
+                                            is_authority: _rt::bool_lift(l46 as u8),
+                                        }
+                                    };
+                                    result47.push(e47);
+                                }
+                                _rt::cabi_dealloc(
+                                    base47,
+                                    len47 * (24 + 14 * ::core::mem::size_of::<*const u8>()),
+                                    8,
+                                );
+                                let l48 = i32::from(
+                                    *ptr0
+                                        .add(14 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                super::super::super::polliwog::plugin::tls::TlsSession {
+                                    protocol: match l3 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l4 = *ptr0
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l5 = *ptr0
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len6 = l5;
+                                                let bytes6 = _rt::Vec::from_raw_parts(
+                                                    l4.cast(),
+                                                    len6,
+                                                    len6,
+                                                );
+                                                _rt::string_lift(bytes6)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    cipher: match l7 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l8 = *ptr0
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l9 = *ptr0
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len10 = l9;
+                                                let bytes10 = _rt::Vec::from_raw_parts(
+                                                    l8.cast(),
+                                                    len10,
+                                                    len10,
+                                                );
+                                                _rt::string_lift(bytes10)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    alpn: match l11 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l12 = *ptr0
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l13 = *ptr0
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len14 = l13;
+                                                let bytes14 = _rt::Vec::from_raw_parts(
+                                                    l12.cast(),
+                                                    len14,
+                                                    len14,
+                                                );
+                                                _rt::string_lift(bytes14)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    server_name: _rt::string_lift(bytes17),
+                                    chain: result47,
+                                    problem: match l48 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l49 = *ptr0
+                                                    .add(15 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l50 = *ptr0
+                                                    .add(16 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len51 = l50;
+                                                let bytes51 = _rt::Vec::from_raw_parts(
+                                                    l49.cast(),
+                                                    len51,
+                                                    len51,
+                                                );
+                                                _rt::string_lift(bytes51)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Some(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result52
                 }
             }
         }
@@ -8927,6 +9377,254 @@ pub mod exports {
                         + 21 * ::core::mem::size_of::<*const u8>()],
                 );
             }
+            /// An optional export: how to end the session of an endpoint.
+            #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+            pub mod session {
+                #[used]
+                #[doc(hidden)]
+                static __FORCE_SECTION_REF: fn() = super::super::super::super::__link_custom_section_describing_imports;
+                use super::super::super::super::_rt;
+                pub type Endpoint = super::super::super::super::polliwog::plugin::types::Endpoint;
+                #[doc(hidden)]
+                #[allow(non_snake_case, unused_unsafe)]
+                pub unsafe fn _export_close_cabi<T_: Guest>(arg0: *mut u8) {
+                    unsafe {
+                        #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
+                        {
+                            let l0 = *arg0.add(0).cast::<*mut u8>();
+                            let l1 = *arg0
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len2 = l1;
+                            let bytes2 = _rt::Vec::from_raw_parts(l0.cast(), len2, len2);
+                            let l3 = *arg0
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l4 = *arg0
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len5 = l4;
+                            let bytes5 = _rt::Vec::from_raw_parts(l3.cast(), len5, len5);
+                            let l6 = *arg0
+                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l7 = *arg0
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len8 = l7;
+                            let bytes8 = _rt::Vec::from_raw_parts(l6.cast(), len8, len8);
+                            let l9 = *arg0
+                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l10 = *arg0
+                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base14 = l9;
+                            let len14 = l10;
+                            let mut result14 = _rt::Vec::with_capacity(len14);
+                            for i in 0..len14 {
+                                let base = base14
+                                    .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                let e14 = {
+                                    let l11 = *base.add(0).cast::<*mut u8>();
+                                    let l12 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len13 = l12;
+                                    let bytes13 = _rt::Vec::from_raw_parts(
+                                        l11.cast(),
+                                        len13,
+                                        len13,
+                                    );
+                                    _rt::string_lift(bytes13)
+                                };
+                                result14.push(e14);
+                            }
+                            _rt::cabi_dealloc(
+                                base14,
+                                len14 * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l15 = *arg0
+                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l16 = *arg0
+                                .add(9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base23 = l15;
+                            let len23 = l16;
+                            let mut result23 = _rt::Vec::with_capacity(len23);
+                            for i in 0..len23 {
+                                let base = base23
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e23 = {
+                                    let l17 = *base.add(0).cast::<*mut u8>();
+                                    let l18 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len19 = l18;
+                                    let bytes19 = _rt::Vec::from_raw_parts(
+                                        l17.cast(),
+                                        len19,
+                                        len19,
+                                    );
+                                    let l20 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l21 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len22 = l21;
+                                    let bytes22 = _rt::Vec::from_raw_parts(
+                                        l20.cast(),
+                                        len22,
+                                        len22,
+                                    );
+                                    super::super::super::super::polliwog::plugin::types::Label {
+                                        name: _rt::string_lift(bytes19),
+                                        value: _rt::string_lift(bytes22),
+                                    }
+                                };
+                                result23.push(e23);
+                            }
+                            _rt::cabi_dealloc(
+                                base23,
+                                len23 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l24 = *arg0
+                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l25 = *arg0
+                                .add(11 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len26 = l25;
+                            let bytes26 = _rt::Vec::from_raw_parts(
+                                l24.cast(),
+                                len26,
+                                len26,
+                            );
+                            let l27 = *arg0
+                                .add(12 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l28 = *arg0
+                                .add(13 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base32 = l27;
+                            let len32 = l28;
+                            let mut result32 = _rt::Vec::with_capacity(len32);
+                            for i in 0..len32 {
+                                let base = base32
+                                    .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                let e32 = {
+                                    let l29 = *base.add(0).cast::<*mut u8>();
+                                    let l30 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len31 = l30;
+                                    let bytes31 = _rt::Vec::from_raw_parts(
+                                        l29.cast(),
+                                        len31,
+                                        len31,
+                                    );
+                                    _rt::string_lift(bytes31)
+                                };
+                                result32.push(e32);
+                            }
+                            _rt::cabi_dealloc(
+                                base32,
+                                len32 * (2 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l33 = *arg0
+                                .add(14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l34 = *arg0
+                                .add(15 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l35 = *arg0
+                                .add(16 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base42 = l34;
+                            let len42 = l35;
+                            let mut result42 = _rt::Vec::with_capacity(len42);
+                            for i in 0..len42 {
+                                let base = base42
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e42 = {
+                                    let l36 = *base.add(0).cast::<*mut u8>();
+                                    let l37 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len38 = l37;
+                                    let bytes38 = _rt::Vec::from_raw_parts(
+                                        l36.cast(),
+                                        len38,
+                                        len38,
+                                    );
+                                    let l39 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l40 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len41 = l40;
+                                    let bytes41 = _rt::Vec::from_raw_parts(
+                                        l39.cast(),
+                                        len41,
+                                        len41,
+                                    );
+                                    super::super::super::super::polliwog::plugin::types::Extra {
+                                        key: _rt::string_lift(bytes38),
+                                        value: _rt::string_lift(bytes41),
+                                    }
+                                };
+                                result42.push(e42);
+                            }
+                            _rt::cabi_dealloc(
+                                base42,
+                                len42 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            T_::close(super::super::super::super::polliwog::plugin::types::Endpoint {
+                                id: _rt::string_lift(bytes2),
+                                name: _rt::string_lift(bytes5),
+                                url: _rt::string_lift(bytes8),
+                                also: result14,
+                                labels: result23,
+                                settings: _rt::string_lift(bytes26),
+                                secrets: result32,
+                                timeout_ms: l33 as u32,
+                                extra: result42,
+                            })
+                        };
+                        _rt::cabi_dealloc(
+                            arg0,
+                            17 * ::core::mem::size_of::<*const u8>(),
+                            ::core::mem::size_of::<*const u8>(),
+                        );
+                    }
+                }
+                pub trait Guest {
+                    /// Ends the session that polls of this endpoint opened, for example logs out. Called when the endpoint is removed,
+                    /// disabled, moved to another URL, or gets another plugin version, and when the host ends, as far as 5 seconds suffice for
+                    /// all endpoints. It has the captured secrets, 2,000 ms and 8 requests. It cannot report errors.
+                    #[allow(async_fn_in_trait)]
+                    fn close(target: Endpoint) -> ();
+                }
+                #[doc(hidden)]
+                #[macro_export]
+                macro_rules! __export_polliwog_plugin_session_0_1_0_cabi {
+                    ($ty:ident with_types_in $($path_to_types:tt)*) => {
+                        const _ : () = { #[unsafe (export_name =
+                        "polliwog:plugin/session@0.1.0#close")] unsafe extern "C" fn
+                        export_close(arg0 : * mut u8,) { unsafe { $($path_to_types)*::
+                        _export_close_cabi::<$ty > (arg0) } } };
+                    };
+                }
+                #[doc(hidden)]
+                pub use __export_polliwog_plugin_session_0_1_0_cabi;
+            }
             /// An optional export of pollers: how a service becomes a target, for the command `setup`.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod setup {
@@ -10427,9 +11125,9 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2776] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb7\x14\x01A\x02\x01\
-A\x11\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3124] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x93\x17\x01A\x02\x01\
+A\x14\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
 e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\
 \x01\x01\x01@\x03\x03keys\x05value\x02\x06ttl-msy\0\x05\x04\0\x03set\x01\x06\x01\
 @\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\x03\0\x1bpolliwog:plugin/cache@0.1.0\
@@ -10445,13 +11143,19 @@ iwog:plugin/types@0.1.0\x05\x01\x02\x03\0\x01\x0ctimestamp-ms\x01B\x0a\x02\x03\x
 \x01\x02\x04\0\x0ctimestamp-ms\x03\0\0\x01@\0\0\x01\x04\0\x03now\x01\x02\x01@\x01\
 \x02at\x01\0z\x04\0\x12utc-offset-minutes\x01\x03\x01@\0\0s\x04\0\x09time-zone\x01\
 \x04\x01@\0\0y\x04\0\x0cremaining-ms\x01\x05\x03\0\x1bpolliwog:plugin/clock@0.1.\
-0\x05\x03\x02\x03\0\x01\x05extra\x01B@\x02\x03\x02\x01\x02\x04\0\x0ctimestamp-ms\
-\x03\0\0\x02\x03\x02\x01\x04\x04\0\x05extra\x03\0\x02\x01r\x02\x04names\x05value\
-s\x04\0\x06header\x03\0\x04\x01m\x03\x03raw\x04form\x04json\x04\0\x0dbody-encodi\
-ng\x03\0\x06\x01q\x04\x0cjson-pointer\x01s\0\x06header\x01s\0\x06cookie\x01s\0\x07\
-pattern\x01s\0\x04\0\x0ecapture-source\x03\0\x08\x01r\x02\x06lowest{\x07highest{\
-\x04\0\x0cstatus-range\x03\0\x0a\x01p\x0b\x01p\x03\x01r\x06\x04names\x06source\x09\
-\x06ttl-msy\x08statuses\x0c\x08optional\x7f\x05extra\x0d\x04\0\x07capture\x03\0\x0e\
+0\x05\x03\x01B\x09\x02\x03\x02\x01\x02\x04\0\x0ctimestamp-ms\x03\0\0\x01ps\x01r\x0a\
+\x0bfingerprints\x07subjects\x06issuers\x06serials\x0anot-before\x01\x09not-afte\
+r\x01\x05names\x02\x03keys\x13signature-algorithms\x0cis-authority\x7f\x04\0\x0b\
+certificate\x03\0\x03\x01ks\x01p\x04\x01r\x06\x08protocol\x05\x06cipher\x05\x04a\
+lpn\x05\x0bserver-names\x05chain\x06\x07problem\x05\x04\0\x0btls-session\x03\0\x07\
+\x03\0\x19polliwog:plugin/tls@0.1.0\x05\x04\x02\x03\0\x01\x05extra\x02\x03\0\x03\
+\x0btls-session\x01BC\x02\x03\x02\x01\x05\x04\0\x05extra\x03\0\0\x02\x03\x02\x01\
+\x06\x04\0\x0btls-session\x03\0\x02\x01r\x02\x04names\x05values\x04\0\x06header\x03\
+\0\x04\x01m\x03\x03raw\x04form\x04json\x04\0\x0dbody-encoding\x03\0\x06\x01q\x04\
+\x0cjson-pointer\x01s\0\x06header\x01s\0\x06cookie\x01s\0\x07pattern\x01s\0\x04\0\
+\x0ecapture-source\x03\0\x08\x01r\x02\x06lowest{\x07highest{\x04\0\x0cstatus-ran\
+ge\x03\0\x0a\x01p\x0b\x01p\x01\x01r\x07\x04names\x06source\x09\x06ttl-msy\x08sta\
+tuses\x0c\x08optional\x7f\x07durable\x7f\x05extra\x0d\x04\0\x07capture\x03\0\x0e\
 \x01m\x05\x04utf8\x07utf16le\x06base64\x06base32\x03hex\x04\0\x0fsecret-encoding\
 \x03\0\x10\x01r\x02\x04names\x08encoding\x11\x04\0\x0bsecret-part\x03\0\x12\x01p\
 }\x01q\x04\x05bytes\x01\x14\0\x04body\0\0\x06secret\x01\x13\0\x09signature\x01s\0\
@@ -10460,34 +11164,35 @@ pattern\x01s\0\x04\0\x0ecapture-source\x03\0\x08\x01r\x02\x06lowest{\x07highest{
 ithms\x03key\x19\x05input\x19\x08encoding\x18\x0aiterations\x1a\x05extra\x0d\x04\
 \0\x09signature\x03\0\x1b\x01r\x02\x04users\x08passwords\x04\0\x0bcredentials\x03\
 \0\x1d\x01q\x03\x05basic\x01\x1e\0\x06digest\x01\x1e\0\x06bearer\x01s\0\x04\0\x0e\
-authentication\x03\0\x1f\x01p\x05\x01k\x14\x01p\x0f\x01p\x1c\x01k\x20\x01r\x0a\x06\
-methods\x04paths\x07headers!\x04body\"\x0dbody-encoding\x07\x08captures#\x0asign\
-atures$\x0eauthentication%\x0atimeout-ms\x1a\x05extra\x0d\x04\0\x07request\x03\0\
-&\x01r\x05\x06dns-msu\x0aconnect-msu\x06tls-msu\x0dfirst-byte-msu\x08total-msu\x04\
-\0\x06timing\x03\0(\x01r\x05\x0bfingerprints\x07subjects\x06issuers\x0anot-befor\
-e\x01\x09not-after\x01\x04\0\x08tls-info\x03\0*\x01k+\x01r\x06\x06status{\x06rea\
-sons\x07headers!\x04body\x14\x06timing)\x03tls,\x04\0\x08response\x03\0-\x01m\x0f\
-\x06denied\x10invalid-argument\x0bname-lookup\x12connection-refused\x0bunreachab\
-le\x11connection-failed\x0bcertificate\x08protocol\x06closed\x07timeout\x09call-\
-over\x0ebody-too-large\x07capture\x05limit\x05other\x04\0\x10http-error-class\x03\
-\0/\x01r\x04\x05class0\x04codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\
-\x03\01\x01@\x01\x04names\0s\x04\0\x09reference\x013\x01@\x01\x04names\0\x7f\x04\
-\0\x0ahas-secret\x014\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x015\x01j\x01\
-.\x012\x01@\x01\x07request'\06\x04\0\x05fetch\x017\x01p'\x01p6\x01@\x01\x08reque\
-sts8\09\x04\0\x09fetch-all\x01:\x03\0\x1apolliwog:plugin/http@0.1.0\x05\x05\x01B\
-\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01\
-@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\x02\x03\0\x19polliwog:pl\
-ugin/log@0.1.0\x05\x06\x02\x03\0\x01\x07failure\x01B\x06\x02\x03\x02\x01\x07\x04\
-\0\x07failure\x03\0\0\x01@\x01\x0bfingerprints\x01\0\x04\0\x04sent\x01\x02\x01@\x02\
-\x0bfingerprints\x06reason\x01\x01\0\x04\0\x07refused\x01\x03\x03\0\x1epolliwog:\
-plugin/progress@0.1.0\x05\x08\x01B\x0e\x01m\x03\x10invalid-argument\x04full\x0bu\
-navailable\x04\0\x0bstore-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\
-\0\x03get\x01\x04\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x05\x04\0\x03se\
-t\x01\x06\x01@\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\x01ps\x01@\0\0\x08\x04\0\
-\x04keys\x01\x09\x03\0\x1bpolliwog:plugin/store@0.1.0\x05\x09\x04\07polliwog:sdk\
-/everything-with-all-of-its-exports-removed\x04\0\x0b0\x01\0*everything-with-all\
--of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-c\
-omponent\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+authentication\x03\0\x1f\x01p\x14\x01q\x04\x05whole\0\0\x04none\0\0\x05first\x01\
+y\0\x05until\x01!\0\x04\0\x0cbody-reading\x03\0\"\x01p\x05\x01k\x14\x01p\x0f\x01\
+p\x1c\x01k\x20\x01r\x0b\x06methods\x04paths\x07headers$\x04body%\x0dbody-encodin\
+g\x07\x0dresponse-body#\x08captures&\x0asignatures'\x0eauthentication(\x0atimeou\
+t-ms\x1a\x05extra\x0d\x04\0\x07request\x03\0)\x01r\x05\x06dns-msu\x0aconnect-msu\
+\x06tls-msu\x0dfirst-byte-msu\x08total-msu\x04\0\x06timing\x03\0+\x01r\x07\x08ex\
+changey\x06status{\x06reasons\x07headers$\x04body\x14\x0dbody-complete\x7f\x06ti\
+ming,\x04\0\x08response\x03\0-\x01m\x0f\x06denied\x10invalid-argument\x0bname-lo\
+okup\x12connection-refused\x0bunreachable\x11connection-failed\x0bcertificate\x08\
+protocol\x06closed\x07timeout\x09call-over\x0ebody-too-large\x07capture\x05limit\
+\x05other\x04\0\x10http-error-class\x03\0/\x01r\x05\x08exchange\x1a\x05class0\x04\
+codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\x03\01\x01@\x01\x04names\0\
+s\x04\0\x09reference\x013\x01@\x01\x04names\0\x7f\x04\0\x0ahas-secret\x014\x01@\x01\
+\x04names\x01\0\x04\0\x0dforget-secret\x015\x01j\x01.\x012\x01@\x01\x07request*\0\
+6\x04\0\x05fetch\x017\x01p*\x01p6\x01@\x01\x08requests8\09\x04\0\x09fetch-all\x01\
+:\x01k\x03\x01@\x01\x08exchangey\0;\x04\0\x06tls-of\x01<\x03\0\x1apolliwog:plugi\
+n/http@0.1.0\x05\x07\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05erro\
+r\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\
+\x02\x03\0\x19polliwog:plugin/log@0.1.0\x05\x08\x02\x03\0\x01\x07failure\x01B\x06\
+\x02\x03\x02\x01\x09\x04\0\x07failure\x03\0\0\x01@\x01\x0bfingerprints\x01\0\x04\
+\0\x04sent\x01\x02\x01@\x02\x0bfingerprints\x06reason\x01\x01\0\x04\0\x07refused\
+\x01\x03\x03\0\x1epolliwog:plugin/progress@0.1.0\x05\x0a\x01B\x0e\x01m\x03\x10in\
+valid-argument\x04full\x0bunavailable\x04\0\x0bstore-error\x03\0\0\x01p}\x01k\x02\
+\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\x01\x01\x01@\x02\x03keys\x05\
+value\x02\0\x05\x04\0\x03set\x01\x06\x01@\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\
+\x01ps\x01@\0\0\x08\x04\0\x04keys\x01\x09\x03\0\x1bpolliwog:plugin/store@0.1.0\x05\
+\x0b\x04\07polliwog:sdk/everything-with-all-of-its-exports-removed\x04\0\x0b0\x01\
+\0*everything-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cpro\
+cessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {
@@ -10689,6 +11394,59 @@ rts-poller\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070
 }
 #[doc(inline)]
 pub use __export_exports_poller_impl as export_poller;
+/// Generates `#[unsafe(no_mangle)]` functions to export the specified type as
+/// the root implementation of all generated traits.
+///
+/// For more information see the documentation of `wit_bindgen::generate!`.
+///
+/// ```rust
+/// # macro_rules! export_session{ ($($t:tt)*) => (); }
+/// # trait Guest {}
+/// struct MyType;
+///
+/// impl Guest for MyType {
+///     // ...
+/// }
+///
+/// export_session!(MyType);
+/// ```
+#[allow(unused_macros)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_exports_session_impl {
+    ($ty:ident) => {
+        polliwog_sdk::bindings::export_session!($ty with_types_in
+        polliwog_sdk::bindings);
+    };
+    ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
+        $($path_to_types_root)*::
+        exports::polliwog::plugin::session::__export_polliwog_plugin_session_0_1_0_cabi!($ty
+        with_types_in $($path_to_types_root)*:: exports::polliwog::plugin::session);
+        const _ : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe
+        (link_section =
+        "component-type:wit-bindgen:0.61.1:polliwog:sdk:exports-session:imports and exports")]
+        #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 635] = *
+        b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf5\x03\x01A\x02\x01\
+A\x05\x01B\x14\x01s\x04\0\x04json\x03\0\0\x01x\x04\0\x0ctimestamp-ms\x03\0\x02\x01\
+r\x02\x04names\x05values\x04\0\x05label\x03\0\x04\x01r\x02\x03keys\x05value\x01\x04\
+\0\x05extra\x03\0\x06\x01m\x04\x02ok\x07warning\x08critical\x07unknown\x04\0\x06\
+status\x03\0\x08\x01ky\x01p\x07\x01r\x04\x04codes\x07messages\x0eretry-after-ms\x0a\
+\x05extra\x0b\x04\0\x07failure\x03\0\x0c\x01q\x03\x09transient\x01\x0d\0\x09perm\
+anent\x01\x0d\0\x0dmisconfigured\x01\x0d\0\x04\0\x05error\x03\0\x0e\x01ps\x01p\x05\
+\x01r\x09\x02ids\x04names\x03urls\x04also\x10\x06labels\x11\x08settings\x01\x07s\
+ecrets\x10\x0atimeout-msy\x05extra\x0b\x04\0\x08endpoint\x03\0\x12\x03\0\x1bpoll\
+iwog:plugin/types@0.1.0\x05\0\x02\x03\0\0\x08endpoint\x01B\x04\x02\x03\x02\x01\x01\
+\x04\0\x08endpoint\x03\0\0\x01@\x01\x06target\x01\x01\0\x04\0\x05close\x01\x02\x04\
+\0\x1dpolliwog:plugin/session@0.1.0\x05\x02\x04\0\x1cpolliwog:sdk/exports-sessio\
+n\x04\0\x0b\x15\x01\0\x0fexports-session\x03\0\0\0G\x09producers\x01\x0cprocesse\
+d-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+        };
+    };
+}
+#[doc(inline)]
+pub use __export_exports_session_impl as export_session;
 /// Generates `#[unsafe(no_mangle)]` functions to export the specified type as
 /// the root implementation of all generated traits.
 ///

@@ -13,7 +13,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 mod signature;
 
-pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClass, SecretEncoding, TlsInfo};
+pub use crate::bindings::polliwog::plugin::tls::{Certificate, TlsSession};
+pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClass, SecretEncoding};
 pub use signature::{Key, Part, Signature};
 
 /// A request builder.
@@ -54,6 +55,7 @@ impl Request {
             headers: Vec::new(),
             body: None,
             body_encoding: BodyEncoding::Raw,
+            response_body: contract::BodyReading::Whole,
             captures: Vec::new(),
             signatures: Vec::new(),
             authentication: None,
@@ -103,6 +105,13 @@ impl Request {
         self.capture_where(name, source, ttl, |_| {})
     }
 
+    /// Like [`Self::capture`], and the value survives restarts of the host and later versions of the plugin, encrypted on
+    /// disk. For refresh tokens that replace each other: the value is stored before [`Self::send`] returns.
+    #[must_use]
+    pub fn capture_durable(self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
+        self.capture_where(name, source, ttl, |capture| capture.durable = true)
+    }
+
     /// Like [`Self::capture`], but a response may lack the value.
     #[must_use]
     pub fn capture_optional(self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
@@ -131,10 +140,40 @@ impl Request {
         change: impl FnOnce(&mut contract::Capture),
     ) -> Self {
         let (name, ttl_ms) = (name.into(), millis(ttl));
-        let (statuses, optional, extra) = (Vec::new(), false, Vec::new());
-        let mut capture = contract::Capture { name, source, ttl_ms, statuses, optional, extra };
+        let (statuses, extra) = (Vec::new(), Vec::new());
+        let (optional, durable) = (false, false);
+        let mut capture = contract::Capture { name, source, ttl_ms, statuses, optional, durable, extra };
         change(&mut capture);
         self.0.captures.push(capture);
+        self
+    }
+
+    /// Reads nothing of the response's body, and does not wait for it.
+    #[must_use]
+    pub fn read_nothing(self) -> Self {
+        self.reading(contract::BodyReading::None)
+    }
+
+    /// Reads the first bytes of the response's body: 1 to 8,388,608.
+    #[must_use]
+    pub fn read_first(self, bytes: u32) -> Self {
+        self.reading(contract::BodyReading::First(bytes))
+    }
+
+    /// Reads the response's body to the end of the first occurrence of one of these texts, for example the first event of
+    /// a stream. At most 16 texts, each of 1 to 256 bytes. See [`Response::is_complete`].
+    ///
+    /// ```
+    /// # use polliwog_sdk::http::Request;
+    /// let first_event = Request::get("/events").read_until(["\n\n"]);
+    /// ```
+    #[must_use]
+    pub fn read_until<T: Into<Vec<u8>>>(self, texts: impl IntoIterator<Item = T>) -> Self {
+        self.reading(contract::BodyReading::Until(texts.into_iter().map(Into::into).collect()))
+    }
+
+    fn reading(mut self, reading: contract::BodyReading) -> Self {
+        self.0.response_body = reading;
         self
     }
 
@@ -355,6 +394,21 @@ pub fn forget_secret(name: &str) {
     transport::forget_secret(name);
 }
 
+impl HttpError {
+    /// Returns the TLS session, if the handshake came to the server's certificate: also one that was refused, with the
+    /// reason in `problem`.
+    pub fn tls(&self) -> Option<TlsSession> {
+        self.exchange.and_then(transport::tls_of)
+    }
+}
+
+impl TlsSession {
+    /// Returns the server's own certificate.
+    pub fn leaf(&self) -> Option<&Certificate> {
+        self.chain.first()
+    }
+}
+
 impl Response {
     /// Returns the HTTP status, any three digits.
     pub fn status(&self) -> u16 {
@@ -390,9 +444,14 @@ impl Response {
         Duration::try_from_secs_f64(self.inner.timing.total_ms / 1000.0).unwrap_or_default()
     }
 
-    /// Returns the server's certificate. `None` without TLS.
-    pub fn tls(&self) -> Option<&TlsInfo> {
-        self.inner.tls.as_ref()
+    /// Returns whether the body was read to its end. `false` if [`Request::read_first`] or the like ended the reading.
+    pub fn is_complete(&self) -> bool {
+        self.inner.body_complete
+    }
+
+    /// Returns the TLS session. `None` without TLS.
+    pub fn tls(&self) -> Option<TlsSession> {
+        transport::tls_of(self.inner.exchange)
     }
 
     /// Parses the body as JSON.

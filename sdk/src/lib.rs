@@ -59,7 +59,7 @@ pub use bindings::exports::polliwog::plugin::poller::{Dependency, DependencyFlag
 pub use bindings::exports::polliwog::plugin::setup::{Guide, Member};
 pub use bindings::polliwog::plugin::types::{Endpoint, Error as CallError, Extra, Failure, Label, Status};
 pub use notifier::{Event, ExportedNotifier, Message, Notifier, NotifierInfo, escape_html};
-pub use poller::{Exported, Info, NoSettings, Poller, Setup, json};
+pub use poller::{Exported, Info, NoSettings, Poller, Session, Setup, json};
 pub use {schemars, serde, serde_json};
 
 /// The items that most plugins need.
@@ -87,7 +87,7 @@ pub mod notifier_prelude {
 }
 
 /// Exports a [`Poller`], or a function from a body to a report, as a component. `register!(MyPoller with setup)` also
-/// exports its [`Setup`].
+/// exports its [`Setup`], `register!(MyPoller with session)` its [`Session`], and `with setup with session` both.
 #[macro_export]
 macro_rules! register {
     ($poller:ident) => {
@@ -98,12 +98,20 @@ macro_rules! register {
     $crate::bindings::export_poller!(Export with_types_in $crate::bindings);
         };
     };
-    ($poller:ident with setup) => {
-        $crate::register!($poller);
+    ($poller:ident with setup $($more:tt)*) => {
+        $crate::register!($poller $($more)*);
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = $crate::Exported<$poller>;
     $crate::bindings::export_setup!(Export with_types_in $crate::bindings);
+        };
+    };
+    ($poller:ident with session $($more:tt)*) => {
+        $crate::register!($poller $($more)*);
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $crate::Exported<$poller>;
+    $crate::bindings::export_session!(Export with_types_in $crate::bindings);
         };
     };
     (kind: $kind:expr, title: $title:expr, summary: $summary:expr, parse: $parse:path $(,)?) => {
@@ -129,9 +137,17 @@ macro_rules! register {
     };
 }
 
-/// Exports a [`Notifier`] as a component.
+/// Exports a [`Notifier`] as a component. `register_notifier!(MyNotifier with session)` also exports its [`Session`].
 #[macro_export]
 macro_rules! register_notifier {
+    ($notifier:ident with session) => {
+        $crate::register_notifier!($notifier);
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $crate::ExportedNotifier<$notifier>;
+    $crate::bindings::export_session!(Export with_types_in $crate::bindings);
+        };
+    };
     ($notifier:ident) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {

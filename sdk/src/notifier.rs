@@ -2,8 +2,10 @@
 
 use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
 use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
+use crate::bindings::exports::polliwog::plugin::session::Guest as SessionGuest;
 use crate::definition::{checked, migrated, settings_of};
 use crate::http::Response;
+use crate::poller::{Session, closed};
 use crate::report::millis;
 use crate::{
     Alert, CallError, DeliveryRules, Descriptor, Endpoint, Failure, Notification, SecretSpec, SettingsProblem, Status,
@@ -158,6 +160,12 @@ impl<N: Notifier> DefinitionGuest for ExportedNotifier<N> {
 
     fn migrate_settings(version: u32, settings: String) -> Result<String, SettingsProblem> {
         migrated(version, &settings, N::migrate)
+    }
+}
+
+impl<N: Session> SessionGuest for ExportedNotifier<N> {
+    fn close(channel: Endpoint) {
+        closed::<N>(&channel);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
 use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
+use crate::bindings::exports::polliwog::plugin::session::Guest as SessionGuest;
 use crate::bindings::exports::polliwog::plugin::setup::Guest as SetupGuest;
 use crate::definition::{checked, migrated, settings_of};
 use crate::report::millis;
@@ -119,6 +120,33 @@ pub trait Setup: Poller {
         let _ = (target, settings);
         Ok(Vec::new())
     }
+}
+
+/// The end of the session that calls of an endpoint opened, for example a log-out. Export it with
+/// `register!(MyPoller with session)` or `register_notifier!(MyNotifier with session)`.
+///
+/// ```no_run
+/// # use polliwog_sdk::http::{Request, has_secret, secret};
+/// # use polliwog_sdk::{Endpoint, NoSettings, Session};
+/// # struct Disk;
+/// impl Session for Disk {
+///     type Settings = NoSettings;
+///
+///     fn close(_: &Endpoint, _: NoSettings) {
+///         if has_secret("ticket") {
+///             // The session ends by itself if this fails.
+///             let _ = Request::new("DELETE", "/session").header("x-ticket", secret("ticket")).send();
+///         }
+///     }
+/// }
+/// ```
+pub trait Session {
+    /// The settings of the endpoint.
+    type Settings: DeserializeOwned;
+
+    /// Ends the session. Called when the endpoint is removed, disabled or changed, when its plugin changes, and when the
+    /// host ends. It has the captured secrets, 2 s and 8 requests.
+    fn close(target: &Endpoint, settings: Self::Settings);
 }
 
 /// The description of a plugin. End it with `..Info::SERVICE`: later versions have more fields.
@@ -247,6 +275,19 @@ impl<P: Poller> DefinitionGuest for Exported<P> {
 impl<P: Poller> PollerGuest for Exported<P> {
     fn poll(target: Endpoint) -> Result<Report, CallError> {
         P::poll(&target, settings_of(&target, P::INFO.kind)?)
+    }
+}
+
+impl<P: Session> SessionGuest for Exported<P> {
+    fn close(target: Endpoint) {
+        closed::<P>(&target);
+    }
+}
+
+/// Ends a session, unless the settings are not those of the plugin.
+pub(crate) fn closed<S: Session>(target: &Endpoint) {
+    if let Ok(settings) = serde_json::from_str(&target.settings) {
+        S::close(target, settings);
     }
 }
 

@@ -35,6 +35,7 @@ use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionG
 use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
 use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
 use crate::bindings::polliwog::plugin::http as contract;
+use crate::http::TlsSession;
 use crate::{
     Alert, CallError, Descriptor, Endpoint, Event, Exported, ExportedNotifier, Label, Notification, Notifier, Poller,
     Report, SettingsProblem, Status,
@@ -142,13 +143,21 @@ struct Replay {
     recording: Recording,
     /// The indexes of the exchanges that have answered.
     used: BTreeSet<usize>,
+    /// The TLS sessions of the requests so far.
+    sessions: Vec<Option<TlsSession>>,
     base: String,
     secrets: Vec<String>,
 }
 
 impl Replay {
     fn new(recording: Recording, base: &str, secrets: &[String]) -> Self {
-        Self { recording, used: BTreeSet::new(), base: base.to_owned(), secrets: secrets.to_owned() }
+        Self {
+            recording,
+            used: BTreeSet::new(),
+            sessions: Vec::new(),
+            base: base.to_owned(),
+            secrets: secrets.to_owned(),
+        }
     }
 
     /// Answers a request as the host does: an exchange with its method, URL and body, else one with its method and URL.
@@ -169,12 +178,14 @@ impl Replay {
         let unused = same.iter().find(|index| !self.used.contains(index));
         let Some(&chosen) = unused.or(same.last()) else { panic!("the recording does not contain {method} {wanted}") };
         self.used.insert(chosen);
-        let Exchange { response, error, .. } = exchanges[chosen].clone();
+        let Exchange { response, error, tls, .. } = exchanges[chosen].clone();
+        let exchange = u32::try_from(self.sessions.len()).unwrap_or(u32::MAX);
+        self.sessions.push(tls.map(Into::into));
         match (response, error) {
-            (Some(response), _) => Ok(response.into()),
+            (Some(response), _) => Ok(contract::Response { exchange, ..response.into() }),
             (None, Some(error)) => {
                 let RecordedError { class, code, message, retryable } = error;
-                Err(HttpError { class: class.into(), code, message, retryable })
+                Err(HttpError { exchange: Some(exchange), class: class.into(), code, message, retryable })
             }
             (None, None) => unreachable!("checked when the recording was read"),
         }
@@ -259,6 +270,7 @@ pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, H
         match missing {
             None => Ok(response),
             Some(name) => Err(HttpError {
+                exchange: Some(response.exchange),
                 class: HttpErrorClass::Capture,
                 code: "capture_missing".to_owned(),
                 message: format!("the answer has no value for the captured secret {name:?}"),
@@ -299,6 +311,10 @@ fn holds(response: &contract::Response, source: &CaptureSource) -> bool {
 
 pub(crate) fn fetch_all(requests: &[contract::Request]) -> Vec<Result<contract::Response, HttpError>> {
     requests.iter().map(fetch).collect()
+}
+
+pub(crate) fn tls_of(exchange: u32) -> Option<TlsSession> {
+    with_replay(|replay| replay.sessions.get(exchange as usize)?.clone())
 }
 
 /// A reference as recordings have it.

@@ -25,7 +25,7 @@ mod contract {
     });
 }
 
-use contract::polliwog::plugin::{cache, clock, http, log, progress, store as plugin_store, types};
+use contract::polliwog::plugin::{cache, clock, http, log, progress, store as plugin_store, tls, types};
 
 fn main() {
     for (nodes, guests) in [(3, 50), (16, 5_000)] {
@@ -128,6 +128,8 @@ impl WasiView for State {
 
 impl types::Host for State {}
 
+impl tls::Host for State {}
+
 impl http::Host for State {
     async fn reference(&mut self, name: String) -> wasmtime::Result<String> {
         Ok(name)
@@ -145,7 +147,15 @@ impl http::Host for State {
         let timing = http::Timing { dns_ms: 0.0, connect_ms: 0.0, tls_ms: 0.0, first_byte_ms: 1.0, total_ms: 1.0 };
         let header = http::Header { name: "content-type".to_owned(), value: "application/json".to_owned() };
         let (reason, body) = ("OK".to_owned(), self.body.to_vec());
-        Ok(Ok(http::Response { status: 200, reason, headers: vec![header], body, timing, tls: None }))
+        Ok(Ok(http::Response {
+            exchange: 0,
+            status: 200,
+            reason,
+            headers: vec![header],
+            body,
+            body_complete: true,
+            timing,
+        }))
     }
 
     async fn fetch_all(
@@ -153,6 +163,10 @@ impl http::Host for State {
         _: Vec<http::Request>,
     ) -> wasmtime::Result<Vec<Result<http::Response, http::HttpError>>> {
         Ok(Vec::new())
+    }
+
+    async fn tls_of(&mut self, _: u32) -> wasmtime::Result<Option<tls::TlsSession>> {
+        Ok(None)
     }
 }
 

@@ -131,9 +131,9 @@ fn recorded(plugin: &Plugin) -> Job {
         body: Some(body),
         body_base64: None,
         total_ms: 1.0,
-        tls: None,
+        body_complete: true,
     };
-    let exchange = Exchange { request, response: Some(response), error: None };
+    let exchange = Exchange { request, response: Some(response), error: None, tls: None };
     job(plugin, "recorded", URL, Tape::Replay(Arc::new(Player::new(vec![exchange]))))
 }
 

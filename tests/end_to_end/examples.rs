@@ -34,6 +34,9 @@ fn a_log_in_with_a_cookie_is_recorded_and_replayed_with_three_polls() {
             return Some(format!("HTTP/1.1 303 See Other\r\n{cookie}\r\ncontent-length: 0\r\n\r\n").into_bytes());
         }
         let is_known = received.header("cookie") == format!("session=secret-cookie-{number}");
+        if received.path == "/logout" {
+            return Some(if is_known { ok("bye") } else { b"HTTP/1.1 401 Unauthorized\r\n\r\n".to_vec() });
+        }
         Some(match used.fetch_add(1, Ordering::Relaxed) < 2 && is_known {
             true => ok(r#"{"database": true, "queue": false}"#),
             false => b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_vec(),
@@ -51,6 +54,8 @@ fn a_log_in_with_a_cookie_is_recorded_and_replayed_with_three_polls() {
     assert_eq!(requests, [2, 1, 3], "a log-in, a session that is kept, and one that has expired");
     assert!(polls.iter().all(|poll| poll["dependencies"][1]["status"] == "critical"), "{said}");
     assert_eq!(logins.load(Ordering::Relaxed), 2);
+    let last = server.all().pop().unwrap();
+    assert_eq!((&*last.path, &*last.header("cookie")), ("/logout", "session=secret-cookie-2"), "it logs out");
     let recorded = fs::read_to_string(folder.join("recordings/three.json")).unwrap();
     assert!(
         !recorded.contains("secret-cookie") && !recorded.contains("p@ss") && !recorded.contains("p%40ss"),

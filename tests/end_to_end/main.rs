@@ -17,5 +17,6 @@ mod receiver;
 mod renamed_settings;
 mod running;
 mod sabotage;
+mod sessions;
 mod support;
 mod telemetry;

@@ -66,8 +66,12 @@ fn program() -> Result<PathBuf, CompilerError> {
     found.ok_or(CompilerError::NotFound)
 }
 
-/// Returns the key that authenticates code compiled by this installation. The key is created on first use.
-fn installation_key(data_dir: &Path, random: fn() -> [u8; 32]) -> io::Result<[u8; 32]> {
+/// Returns the key of this installation, from which the keys for compiled code and captured secrets are derived. It is
+/// created on first use.
+///
+/// # Errors
+/// If it cannot be created or read.
+pub fn installation_key(data_dir: &Path, random: fn() -> [u8; 32]) -> io::Result<[u8; 32]> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     let path = data_dir.join("installation.key");
     if !path.exists() {

@@ -5,7 +5,7 @@
 //! - [`PluginSet`] is the result at one moment: a plugin for each kind, and the files that were refused.
 //! - [`Trust`] decides whether a file may take over a kind that has targets.
 //! - [`add_file`] and [`remove_file`] change the directory for users without access to it.
-//! - [`compiler`] is the child process that compiles plugins.
+//! - [`compiler`] is the child process that compiles plugins; [`installation_key`] authenticates its code.
 //!
 //! This crate depends on neither targets nor configuration; the caller passes the values that it needs.
 
@@ -23,7 +23,7 @@ mod usage;
 mod watcher;
 
 pub use admit::Admit;
-pub use compiler::{CompilerError, compiler};
+pub use compiler::{CompilerError, compiler, installation_key};
 pub use directory::read;
 pub use files::{FileError, add_file, remove_file};
 pub use set::{BUILT_IN, PluginSet, Refused, Served};

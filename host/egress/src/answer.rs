@@ -3,10 +3,10 @@
 use crate::Error;
 use crate::captures::Place;
 use crate::exchange::Raw;
-use crate::mask::Masker;
+use crate::mask::{Masker, replaced};
 use crate::message::Response;
+use crate::reading::Partial;
 use crate::secrets::Secrets;
-use crate::tls::Certificate;
 
 /// Finds the texts to mask: the secrets of an operator, and the texts that the host derived from them for a request.
 pub(crate) struct Maskers<'a> {
@@ -20,7 +20,7 @@ impl<'a> Maskers<'a> {
         Self { operators: secrets.masker(), derived }
     }
 
-    async fn text(&self, text: String) -> String {
+    pub(crate) async fn text(&self, text: String) -> String {
         let masked = self.operators.text(text).await;
         match &self.derived {
             Some(derived) => derived.text(masked).await,
@@ -28,31 +28,43 @@ impl<'a> Maskers<'a> {
         }
     }
 
-    async fn body(&self, body: Vec<u8>) -> Vec<u8> {
-        let masked = self.operators.body(body).await;
-        match &self.derived {
-            Some(derived) => derived.body(masked).await,
-            None => masked,
+    /// Masks the part of a body that the plugin sees. Returns it, and whether it is all of the body.
+    pub(crate) async fn body(&self, mut body: Vec<u8>, partial: Option<&Partial>) -> (Vec<u8>, bool) {
+        let mut regions = self.operators.regions(&body).await;
+        if let Some(derived) = &self.derived {
+            regions.extend(derived.regions(&body).await);
         }
+        let Some((partial, end)) = partial.and_then(|partial| Some((partial, partial.end(&body, &regions)?))) else {
+            return (replaced(body, regions), true);
+        };
+        // A secret that begins in the seen part is replaced as a whole, whatever its length.
+        regions.retain(|region| region.source.start < end);
+        let end = regions.iter().map(|region| region.source.end).fold(end, usize::max);
+        body.truncate(end);
+        let mut seen = replaced(body, regions);
+        seen.truncate(partial.most());
+        (seen, false)
     }
 
-    /// Returns the answer with all secrets masked.
-    pub(crate) async fn response(&self, raw: Raw) -> Response {
-        let body = self.body(raw.body).await;
+    /// Returns the answer to an exchange with all secrets masked.
+    pub(crate) async fn response(&self, exchange: u32, raw: Raw, partial: Option<&Partial>) -> Response {
+        let (body, is_whole) = self.body(raw.body, partial).await;
         let mut headers = Vec::with_capacity(raw.headers.len());
         for (name, value) in raw.headers {
             headers.push((self.text(name).await, self.text(value).await));
         }
-        let tls = match raw.tls {
-            Some(tls) => {
-                let tls = Certificate::clone(&tls);
-                let (subject, issuer) = (self.text(tls.subject).await, self.text(tls.issuer).await);
-                Some(Certificate { subject, issuer, ..tls })
-            }
-            None => None,
-        };
         let reason = self.text(raw.reason).await;
-        Response { status: raw.status, reason, headers, body, timing: raw.timing, tls, _held: raw.held }
+        let is_complete = is_whole && raw.is_complete;
+        Response {
+            exchange,
+            status: raw.status,
+            reason,
+            headers,
+            body,
+            is_complete,
+            timing: raw.timing,
+            _held: raw.held,
+        }
     }
 
     /// Masks the parts of an error that a server can write, because they may contain a secret.

@@ -18,17 +18,16 @@ use crate::references::is_name;
 use crate::secrets::{Secrets, Values, check_characters};
 use regex_lite::{Regex, RegexBuilder};
 use secrecy::SecretString;
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
-use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::time::Instant;
+
+mod pointer;
 
 /// Maximum number of captures of one request, and of stored values of one target.
 const MAX_CAPTURES: usize = 16;
@@ -59,12 +58,48 @@ const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[derive(Debug, Default)]
 pub struct Captured {
     state: Mutex<State>,
+    /// `None` if all values are kept in memory only.
+    durable: Mutex<Option<Arc<dyn DurableStore>>>,
+    /// Held by the calls that use the values, so that the end of the session can wait for them.
+    calls: Arc<RwLock<()>>,
+    /// Held while durable values are stored.
+    storing: tokio::sync::Mutex<()>,
     pub(crate) challenges: Challenges,
+}
+
+/// Stores the durable values of a target, so that they survive a restart.
+pub trait DurableStore: fmt::Debug + Send + Sync {
+    /// Stores the values in place of the earlier ones. May block.
+    ///
+    /// # Errors
+    /// Why they cannot be stored, to complete "it cannot be stored: ".
+    fn store(&self, values: &[DurableValue]) -> Result<(), String>;
+}
+
+/// A captured value that survives a restart.
+#[derive(Clone, Debug)]
+pub struct DurableValue {
+    /// The name of the secret.
+    pub name: String,
+    /// The value.
+    pub value: SecretString,
+    /// The time until it expires.
+    pub left: Duration,
+}
+
+/// A captured value.
+#[derive(Clone, Debug)]
+struct Value {
+    text: SecretString,
+    expires: Instant,
+    is_durable: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    values: BTreeMap<String, (SecretString, Instant)>,
+    values: BTreeMap<String, Value>,
+    /// Whether the durable values differ from the stored ones.
+    is_unstored: bool,
     /// A copy of the values that have not expired, ready for use.
     valid: Arc<Values>,
     /// Names of captures whose value was missing in the answer, with the reason.
@@ -72,12 +107,67 @@ struct State {
 }
 
 impl Captured {
+    /// Restores stored values.
+    pub fn restored(durable: Arc<dyn DurableStore>, stored: Vec<DurableValue>) -> Self {
+        let now = Instant::now();
+        let value = |DurableValue { name, value, left }| {
+            (name, Value { text: value, expires: now + left.min(MAX_TTL), is_durable: true })
+        };
+        let mut state = State { values: stored.into_iter().map(value).collect(), ..State::default() };
+        state.update_valid();
+        Self { state: Mutex::new(state), durable: Mutex::new(Some(durable)), ..Self::default() }
+    }
+
+    /// From now on, nothing is stored: the values belong to a target that is gone.
+    pub fn disconnect(&self) {
+        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Returns whether there are values that have not expired.
+    pub fn has_values(&self) -> bool {
+        !self.valid().is_empty()
+    }
+
+    /// Waits until no call uses the values.
+    pub async fn unused(&self) {
+        let _calls = self.calls.write().await;
+    }
+
+    /// Returns the values that do not survive a restart.
+    #[must_use]
+    pub fn passing(&self) -> Self {
+        let held = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let passing = held.values.iter().filter(|(_, value)| !value.is_durable);
+        let values = passing.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut state = State { values, ..State::default() };
+        state.update_valid();
+        Self { state: Mutex::new(state), ..Self::default() }
+    }
+
+    /// Begins a call that uses the values.
+    pub(crate) fn used(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        self.calls.clone().try_read_owned().ok()
+    }
+
+    /// Stores the durable values if they changed. `name` is that of the latest change, for the error.
+    pub(crate) async fn store_changed(&self, name: &str) -> Result<(), Error> {
+        let durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(durable) = durable else { return Ok(()) };
+        let _turn = self.storing.lock().await;
+        let Some(values) = self.state.lock().unwrap_or_else(PoisonError::into_inner).unstored() else { return Ok(()) };
+        let stored = tokio::task::spawn_blocking(move || durable.store(&values)).await;
+        stored.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| {
+            self.state.lock().unwrap_or_else(PoisonError::into_inner).is_unstored = true;
+            Error::CaptureRefused { name: name.to_owned(), why: format!("it cannot be stored: {why}") }
+        })
+    }
+
     /// Returns the values that have not expired.
     pub(crate) fn valid(&self) -> Arc<Values> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if state.values.values().any(|(_, expires)| *expires <= now) {
-            state.values.retain(|_, (_, expires)| *expires > now);
+        if state.values.values().any(|value| value.expires <= now) {
+            state.values.retain(|_, value| value.expires > now);
             state.update_valid();
         }
         state.valid.clone()
@@ -90,7 +180,8 @@ impl Captured {
 
     pub(crate) fn forget(&self, name: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.values.remove(name).is_some() {
+        if let Some(removed) = state.values.remove(name) {
+            state.is_unstored |= removed.is_durable;
             state.update_valid();
         }
     }
@@ -113,7 +204,7 @@ impl Captured {
             }
             let kept = match answer.find(capture) {
                 Ok(Some((value, place))) => {
-                    places.push(place);
+                    places.extend(place);
                     state.keep(capture, value, (sent, answer))
                 }
                 Ok(None) => {
@@ -143,7 +234,7 @@ impl State {
     }
 
     fn keep(&mut self, capture: &Capture, value: String, (sent, answer): (&Sent, &Answer<'_>)) -> Result<(), Error> {
-        let Capture { name, ttl, .. } = capture;
+        let Capture { name, ttl, durable, .. } = capture;
         let refused = |why: String| Error::CaptureRefused { name: name.clone(), why };
         if value.len() > MAX_VALUE_BYTES {
             return Err(refused(format!("it is longer than {MAX_VALUE_BYTES} bytes")));
@@ -160,12 +251,27 @@ impl State {
             return Err(refused("the plugin itself sent this value".to_owned()));
         }
         self.missed.remove(name);
-        self.values.insert(name.clone(), (SecretString::from(value), Instant::now() + (*ttl).min(MAX_TTL)));
+        let expires = Instant::now() + (*ttl).min(MAX_TTL);
+        let value = Value { text: SecretString::from(value), expires, is_durable: *durable };
+        let replaced = self.values.insert(name.clone(), value);
+        self.is_unstored |= *durable || replaced.is_some_and(|replaced| replaced.is_durable);
         Ok(())
     }
 
     fn update_valid(&mut self) {
-        self.valid = Arc::new(self.values.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect());
+        self.valid = Arc::new(self.values.iter().map(|(name, value)| (name.clone(), value.text.clone())).collect());
+    }
+
+    /// Returns the durable values if they differ from the stored ones, which they now count as.
+    fn unstored(&mut self) -> Option<Vec<DurableValue>> {
+        let now = Instant::now();
+        let durable = self.values.iter().filter(|(_, value)| value.is_durable);
+        let durable = durable.map(|(name, value)| DurableValue {
+            name: name.clone(),
+            value: value.text.clone(),
+            left: value.expires.saturating_duration_since(now),
+        });
+        std::mem::take(&mut self.is_unstored).then(|| durable.collect())
     }
 }
 
@@ -297,11 +403,6 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// A place that masks nothing.
-    fn none() -> Self {
-        Self::Header(0, 0..0)
-    }
-
     /// Replaces each place by stars. Masking is by place and never by value: a plugin that guesses a captured value
     /// must not see whether the guess is right, because the server may have derived the value from an operator's
     /// secret.
@@ -328,12 +429,12 @@ impl Place {
 impl Answer<'_> {
     /// Returns a value and its place. A value that touches a masked secret is not found: whether it can be stored would
     /// depend on the secret.
-    fn find(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
+    fn find(&self, capture: &Capture) -> Result<Option<(String, Option<Place>)>, Error> {
         let is_touched = |value: &str| self.is_masked && value.contains(&"*".repeat(SHORTEST));
         Ok(self.find_any(capture)?.filter(|(value, _)| !is_touched(value)))
     }
 
-    fn find_any(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
+    fn find_any(&self, capture: &Capture) -> Result<Option<(String, Option<Place>)>, Error> {
         let too_long = |limit| {
             let why = format!("the answer is longer than {limit} bytes");
             Err(Error::CaptureRefused { name: capture.name.clone(), why })
@@ -341,23 +442,24 @@ impl Answer<'_> {
         match &capture.source {
             CaptureSource::JsonPointer(_) if self.body.len() > MAX_BODY_BYTES => too_long(MAX_BODY_BYTES),
             CaptureSource::Pattern(_) if self.body.len() > MAX_SEARCHED_BYTES => too_long(MAX_SEARCHED_BYTES),
-            CaptureSource::JsonPointer(pointer) => Ok(pointed(self.body, pointer)),
+            CaptureSource::JsonPointer(pointer) => {
+                Ok(pointer::pointed(self.body, pointer).map(|(value, place)| (value, Some(place))))
+            }
             CaptureSource::Pattern(pattern) => {
                 let found = self.matches.get(pattern).cloned().flatten();
                 let value = |place: &Range<usize>| String::from_utf8_lossy(&self.body[place.clone()]).into_owned();
-                let found = found.map(|place| (value(&place), Place::Body(place.clone(), place.len())));
+                let found = found.map(|place| (value(&place), Some(Place::Body(place.clone(), place.len()))));
                 // A recording has stars in place of the value, which the pattern may not match.
-                let replayed =
-                    || (self.is_replayed && !capture.optional).then(|| ("*".repeat(SHORTEST), Place::none()));
+                let replayed = || (self.is_replayed && !capture.optional).then(|| ("*".repeat(SHORTEST), None));
                 Ok(found.or_else(replayed))
             }
             CaptureSource::Header(name) => Ok(self.named(name).next().map(|(index, value)| {
                 let place = Place::Header(index, 0..value.len());
-                (value.to_owned(), place)
+                (value.to_owned(), Some(place))
             })),
             CaptureSource::Cookie(name) => Ok(self.named("set-cookie").find_map(|(index, header)| {
                 let (found, value) = cookie::set_by(header);
-                (found == name).then(|| (header[value.clone()].to_owned(), Place::Header(index, value)))
+                (found == name).then(|| (header[value.clone()].to_owned(), Some(Place::Header(index, value))))
             })),
         }
     }
@@ -371,119 +473,6 @@ impl Answer<'_> {
     fn named(&self, name: &str) -> impl Iterator<Item = (usize, &str)> {
         let named = self.headers.iter().enumerate().filter(|(_, (found, _))| found.eq_ignore_ascii_case(name));
         named.map(|(index, (_, value))| (index, value.as_str()))
-    }
-}
-
-/// Returns the string, number or bool at a JSON pointer and its place. The body is parsed once.
-fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
-    let steps: Vec<String> = match pointer.strip_prefix('/') {
-        Some(steps) => steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
-        None if pointer.is_empty() => Vec::new(),
-        None => return None,
-    };
-    let found = Walk(&steps).deserialize(&mut serde_json::Deserializer::from_slice(body)).ok()??.get();
-    // The raw value is a slice of the body.
-    let start = found.as_ptr() as usize - body.as_ptr() as usize;
-    match serde_json::from_str(found).ok()? {
-        // Without the quotes.
-        Value::String(value) => {
-            let place = Place::Body(start + 1..start + found.len() - 1, value.len());
-            Some((value, place))
-        }
-        // Stars would not be JSON: a region without stars becomes the digit 0.
-        Value::Number(_) | Value::Bool(_) => Some((found.to_owned(), Place::Body(start..start + found.len(), 0))),
-        _ => None,
-    }
-}
-
-/// Follows a path through JSON. The result is `None` if the path does not exist. If a key occurs twice, the last one
-/// counts.
-struct Walk<'p>(&'p [String]);
-
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
-        if self.0.is_empty() { Deserialize::deserialize(json).map(Some) } else { json.deserialize_any(self) }
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
-        while let Some(here) = map.next_key_seed(Is(&self.0[0]))? {
-            if here {
-                found = map.next_value_seed(Walk(&self.0[1..]))?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(found)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let wanted = self.0[0].parse().unwrap_or(usize::MAX);
-        for _ in 0..wanted {
-            if seq.next_element::<IgnoredAny>()?.is_none() {
-                return Ok(None);
-            }
-        }
-        let found = seq.next_element_seed(Walk(&self.0[1..]))?.flatten();
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(found)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-}
-
-/// Compares a key with a name without copying the key.
-struct Is<'p>(&'p str);
-
-impl<'de> DeserializeSeed<'de> for Is<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<bool, D::Error> {
-        key.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Is<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
-        Ok(key == self.0)
     }
 }
 

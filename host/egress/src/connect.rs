@@ -1,7 +1,8 @@
 //! Resolves a host name once, checks every address, and connects to a checked address.
 
 use crate::address::{self, Reach};
-use crate::tls::{Certificate, Refusal, Refused};
+use crate::peer::Peer;
+use crate::tls::{Refusal, Refused};
 use crate::{Error, Origin, Tls};
 use futures_util::future::BoxFuture;
 use rustls::ClientConfig;
@@ -61,7 +62,20 @@ pub(crate) struct Phases {
 /// A connected stream.
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls { stream: Box<TlsStream<TcpStream>>, certificate: Option<Arc<Certificate>>, http2: bool },
+    Tls { stream: Box<TlsStream<TcpStream>>, peer: Arc<Peer>, http2: bool },
+}
+
+/// Why there is no connection.
+pub(crate) struct NotConnected {
+    pub error: Error,
+    /// The server, if its certificate was refused.
+    pub refused: Option<Arc<Peer>>,
+}
+
+impl From<Error> for NotConnected {
+    fn from(error: Error) -> Self {
+        Self { error, refused: None }
+    }
 }
 
 pub(crate) async fn connect(
@@ -69,7 +83,7 @@ pub(crate) async fn connect(
     own: &[SocketAddr],
     resolver: &dyn Resolve,
     phase: impl Fn(&'static str),
-) -> Result<(Stream, Phases), Error> {
+) -> Result<(Stream, Phases), NotConnected> {
     let mut phases = Phases::default();
     let start = Instant::now();
     phase("looking up the name");
@@ -192,13 +206,19 @@ pub(crate) fn without_os_number(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-pub(crate) async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, Error> {
-    let stream = secure(&destination.origin, destination.tls.config(), tcp).await?;
+pub(crate) async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, NotConnected> {
+    let origin = &destination.origin;
+    let stream = match secured(origin, destination.tls.config(), tcp).await? {
+        Ok(stream) => stream,
+        Err(error) => {
+            let refused = refusal(&error).map(|refused| Arc::new(Peer::refused(refused, &origin.host)));
+            return Err(NotConnected { error: handshake_error(origin.authority(), &error), refused });
+        }
+    };
     let (_, session) = stream.get_ref();
-    let leaf = session.peer_certificates().and_then(|chain| chain.first());
-    let certificate = leaf.map(|leaf| Arc::new(Certificate::of(leaf)));
+    let peer = Arc::new(Peer::of(session, &origin.host));
     let http2 = session.alpn_protocol() == Some(b"h2");
-    Ok(Stream::Tls { stream: Box::new(stream), certificate, http2 })
+    Ok(Stream::Tls { stream: Box::new(stream), peer, http2 })
 }
 
 /// Performs a TLS handshake with the server of an origin.
@@ -207,16 +227,28 @@ pub(crate) async fn secure(
     config: Arc<ClientConfig>,
     tcp: TcpStream,
 ) -> Result<TlsStream<TcpStream>, Error> {
+    secured(origin, config, tcp).await?.map_err(|error| handshake_error(origin.authority(), &error))
+}
+
+async fn secured(
+    origin: &Origin,
+    config: Arc<ClientConfig>,
+    tcp: TcpStream,
+) -> Result<io::Result<TlsStream<TcpStream>>, Error> {
     let server = ServerName::try_from(origin.host.to_string()).map_err(|error| Error::BadRequest(error.to_string()))?;
-    let stream = TlsConnector::from(config).connect(server, tcp).await;
-    stream.map_err(|error| handshake_error(origin.authority(), &error))
+    Ok(TlsConnector::from(config).connect(server, tcp).await)
+}
+
+/// Returns why a handshake refused the certificate; `None` if it failed for another reason.
+fn refusal(error: &io::Error) -> Option<&Refused> {
+    Refused::of(error.get_ref()?.downcast_ref::<rustls::Error>()?)
 }
 
 fn handshake_error(name: String, error: &io::Error) -> Error {
     let Some(cause) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return Error::TlsFailed { name, why: without_os_number(error) };
     };
-    let Some(Refused { found, refusal }) = Refused::of(cause) else {
+    let Some(Refused { found, refusal, .. }) = Refused::of(cause) else {
         return Error::TlsFailed { name, why: cause.to_string() };
     };
     let found = found.to_string();

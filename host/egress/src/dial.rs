@@ -15,7 +15,8 @@ impl Egress {
         let origin = Origin { https: false, ..server.origin.clone() };
         let destination = Destination { origin, tls: server.tls.clone(), reach: reach.clone() };
         let (own, resolver) = (self.common.own.as_slice(), &*self.common.resolver);
-        match connect::connect(&destination, own, resolver, |_| {}).await?.0 {
+        let connected = connect::connect(&destination, own, resolver, |_| {}).await;
+        match connected.map_err(|not_connected| not_connected.error)?.0 {
             Stream::Plain(tcp) => Ok(tcp),
             Stream::Tls { .. } => unreachable!("the origin is not https"),
         }

@@ -31,7 +31,9 @@ pub enum Error {
         "the poll's signatures take more work than one poll may: use fewer iterations, shorter inputs or fewer requests"
     )]
     TooMuchSigned,
-    #[error("the patterns of the poll's captures search more than {limit} bytes: use fewer, or shorter answers")]
+    #[error(
+        "the patterns of captures, or the texts that end an answer, search more than {limit} bytes: use fewer, or shorter answers"
+    )]
     TooMuchSearched { limit: usize },
     #[error("the request cannot use the secret {name:?}: {why}")]
     SecretUnusable { name: String, why: String },

@@ -1,18 +1,19 @@
 //! Sends one request and reads its whole answer, unmasked.
 
 use crate::budget::{Bytes as Budget, Gauges, Held, Slots, Sockets};
-use crate::connect::{self, Destination, Phases, Resolve, connect, without_os_number};
+use crate::connect::{self, Destination, NotConnected, Phases, Resolve, connect, without_os_number};
 use crate::http1::{self, BEFORE_HEAD, HEADER_BYTES, HEADER_COUNT};
 use crate::message::only_reads;
+use crate::peer::Peer;
 use crate::pool::{Connection, Key, Pool, Transport};
-use crate::tls::Certificate;
+use crate::reading::{self, Partial};
 use crate::{Error, Method, Timing};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http2;
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_ENCODING, HOST, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Uri, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::net::SocketAddr;
@@ -47,6 +48,8 @@ pub(crate) struct Plan {
     pub share: Arc<str>,
     /// The bytes that the poll reads at a time, and their limit.
     pub reading: Arc<Reading>,
+    /// The end of the answer's body; `None` to read all of it.
+    pub partial: Option<Arc<Partial>>,
 }
 
 /// The body bytes that one poll is reading now, and their limit.
@@ -91,8 +94,9 @@ pub(crate) struct Raw {
     pub reason: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// Whether the body was read to its end.
+    pub is_complete: bool,
     pub timing: Timing,
-    pub tls: Option<Arc<Certificate>>,
     /// The budget share of the body. It is released on drop.
     pub held: Option<Held>,
 }
@@ -105,8 +109,8 @@ impl Raw {
             reason: self.reason.clone(),
             headers: self.headers.clone(),
             body: self.body.clone(),
+            is_complete: self.is_complete,
             timing: self.timing,
-            tls: self.tls.clone(),
             held: Some(held),
         }
     }
@@ -132,12 +136,19 @@ pub(crate) struct Progress {
     held_up: AtomicBool,
     /// The largest body cap of all waiting callers, in bytes.
     pub cap: AtomicUsize,
+    /// The server of the latest TLS handshake.
+    peer: Mutex<Option<Arc<Peer>>>,
 }
 
 impl Progress {
     pub(crate) fn new(cap: usize) -> Self {
         let held_up = AtomicBool::new(true);
-        Self { phase: Mutex::new("waiting for a free slot"), held_up, cap: AtomicUsize::new(cap) }
+        Self {
+            phase: Mutex::new("waiting for a free slot"),
+            held_up,
+            cap: AtomicUsize::new(cap),
+            peer: Mutex::default(),
+        }
     }
 
     /// Returns whether the request waits for a resource of this host and not for the target.
@@ -154,6 +165,15 @@ impl Progress {
 
     pub(crate) fn phase(&self) -> &'static str {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the server of the TLS session, also of one whose certificate was refused.
+    pub(crate) fn peer(&self) -> Option<Arc<Peer>> {
+        self.peer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_peer(&self, peer: Option<Arc<Peer>>) {
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = peer;
     }
 
     fn enter(&self, phase: &'static str) {
@@ -202,10 +222,13 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
             progress.held_up(common.sockets.take()).await
         }
     };
-    let (stream, phases) =
-        connect(&plan.destination, &common.own, &*common.resolver, |phase| progress.enter(phase)).await?;
-    let (transport, certificate) = open(stream, plan).await?;
-    let connection = Connection::new(transport, authority(plan)?, certificate, socket);
+    let connected = connect(&plan.destination, &common.own, &*common.resolver, |phase| progress.enter(phase)).await;
+    let (stream, phases) = connected.map_err(|NotConnected { error, refused }| {
+        progress.set_peer(refused);
+        error
+    })?;
+    let (transport, peer) = open(stream, plan).await?;
+    let connection = Connection::new(transport, authority(plan)?, peer, socket);
     common.gauges.connections.fetch_add(1, Ordering::Relaxed);
     attempt(context, Ready { connection, phases, start }).await
 }
@@ -213,17 +236,18 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
 /// Sends a request on a connection and reads the answer. The connection returns to the pool if it can be reused.
 async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
     let Ready { connection, phases, start } = ready;
-    let (authority, certificate) = (&connection.authority, &connection.certificate);
+    context.progress.set_peer(connection.peer.clone());
+    let authority = &connection.authority;
     let (raw, transport) = match connection.transport {
         Transport::Http1(stream) => {
             let (mut sender, mut driver) = stream.begin().await.map_err(|error| translate(&error, context.plan))?;
             let left = driver.left();
-            let request = Sending { sender: Sender::Http1(&mut sender, &left), authority, certificate, phases, start };
+            let request = Sending { sender: Sender::Http1(&mut sender, &left), authority, phases, start };
             let raw = driver.run(answer(context, request)).await?;
             (raw, driver.finish(sender).map(Transport::Http1))
         }
         Transport::Http2(mut sender) => {
-            let request = Sending { sender: Sender::Http2(&mut sender), authority, certificate, phases, start };
+            let request = Sending { sender: Sender::Http2(&mut sender), authority, phases, start };
             (answer(context, request).await?, Some(Transport::Http2(sender)))
         }
     };
@@ -251,7 +275,6 @@ enum Sender<'a> {
 struct Sending<'a> {
     sender: Sender<'a>,
     authority: &'a HeaderValue,
-    certificate: &'a Option<Arc<Certificate>>,
     phases: Phases,
     start: Instant,
 }
@@ -259,27 +282,29 @@ struct Sending<'a> {
 /// Sends a request and reads the whole answer.
 async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error> {
     let Context { common, plan, progress, .. } = context;
-    let Sending { mut sender, authority, certificate, phases, start } = request;
+    let Sending { mut sender, authority, phases, start } = request;
     progress.enter("waiting for the answer");
     let response = send(&mut sender, plan, authority, &common.user_agent).await?;
     if let Sender::Http1(_, left) = sender {
         left.store(usize::MAX, Ordering::Relaxed);
     }
     let first_byte = start.elapsed();
-    let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
+    let is_read = plan.partial.as_ref().is_none_or(|partial| !partial.is_nothing());
+    let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| is_read && *value != "identity");
     // An answer without a body (to HEAD, or with status 304) may state the encoding that its body would have.
     if let Some(encoding) = encoding.filter(|_| !response.body().is_end_stream()) {
         return Err(Error::EncodedBody(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
     progress.enter("reading the answer");
     let (parts, incoming) = response.into_parts();
-    let (body, held) = read(common, incoming, progress, plan).await?;
+    let Read { body, is_complete, held } = read(common, incoming, progress, plan).await?;
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     Ok(Raw {
         status: parts.status.as_u16(),
         reason: reason(&parts),
         headers: headers(&parts.headers),
         body,
+        is_complete,
         timing: Timing {
             dns_ms: millis(phases.dns),
             connect_ms: millis(phases.connect),
@@ -287,20 +312,19 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
             first_byte_ms: millis(first_byte),
             total_ms: millis(start.elapsed()),
         },
-        tls: certificate.clone(),
-        held: Some(held),
+        held,
     })
 }
 
 /// Prepares a new connection for requests.
-async fn open(stream: connect::Stream, plan: &Plan) -> Result<(Transport, Option<Arc<Certificate>>), Error> {
+async fn open(stream: connect::Stream, plan: &Plan) -> Result<(Transport, Option<Arc<Peer>>), Error> {
     Ok(match stream {
         connect::Stream::Plain(stream) => (Transport::Http1(http1::Stream::plain(stream)), None),
-        connect::Stream::Tls { stream, certificate, http2: false } => {
-            (Transport::Http1(http1::Stream::tls(stream)), certificate)
+        connect::Stream::Tls { stream, peer, http2: false } => {
+            (Transport::Http1(http1::Stream::tls(stream)), Some(peer))
         }
-        connect::Stream::Tls { stream, certificate, http2: true } => {
-            (Transport::Http2(open_http2(stream, plan).await?), certificate)
+        connect::Stream::Tls { stream, peer, http2: true } => {
+            (Transport::Http2(open_http2(stream, plan).await?), Some(peer))
         }
     })
 }
@@ -335,6 +359,10 @@ async fn send(
     *request.method_mut() = plan.method.clone();
     *request.headers_mut() = plan.headers.clone();
     request.headers_mut().entry(USER_AGENT).or_insert_with(|| user_agent.clone());
+    // RFC 9110, section 8.6. Servers refuse such a request without it (status 411).
+    if plan.body.is_empty() && matches!(plan.method, Method::POST | Method::PUT | Method::PATCH) {
+        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     let bad = |why: String| Error::BadRequest(why);
     let result = match sender {
         Sender::Http1(sender, _) => {
@@ -358,39 +386,54 @@ async fn send(
     result.map_err(|error| translate(&error, plan))
 }
 
-/// Reads a body within the cap and the budget. If the body is too long, the rest is not read and the connection is
-/// closed.
-async fn read(
-    common: &Common,
-    mut incoming: Incoming,
-    progress: &Progress,
-    plan: &Plan,
-) -> Result<(Vec<u8>, Held), Error> {
-    let limit = || progress.cap.load(Ordering::Relaxed);
+/// What was read of a body.
+struct Read {
+    body: Vec<u8>,
+    is_complete: bool,
+    held: Option<Held>,
+}
+
+/// Reads a body within the cap and the budget. If the body is too long, or the rest is not asked for, the rest is not
+/// read and the connection is closed.
+async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan: &Plan) -> Result<Read, Error> {
+    let partial = plan.partial.as_deref();
+    if partial.is_some_and(Partial::is_nothing) {
+        return Ok(Read { body: Vec::new(), is_complete: incoming.is_end_stream(), held: None });
+    }
+    let limit = || progress.cap.load(Ordering::Relaxed).saturating_add(partial.map_or(0, Partial::margin));
     let mut counted = Counted { reading: &plan.reading, bytes: 0 };
+    let mut searched = reading::Progress::default();
     let promised = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-    if promised.is_some_and(|length| length > limit()) {
+    if partial.is_none() && promised.is_some_and(|length| length > limit()) {
         return Err(Error::BodyTooLarge { limit: limit() });
     }
     let expected = promised.unwrap_or(FIRST_HOLD).min(FIRST_HOLD).min(limit());
     let mut held = progress.held_up(common.bytes.hold(expected, &common.gauges)).await;
     let mut body = Vec::with_capacity(expected);
+    let mut is_complete = true;
     while let Some(frame) = incoming.frame().await {
         let frame = frame.map_err(|error| translate(&error, plan))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = body.len() + data.len();
-        if length > limit() || !counted.add(data.len()) {
+        let is_last = partial.is_some_and(|partial| length >= partial.most().saturating_add(partial.margin()));
+        if (!is_last && length > limit()) || !counted.add(data.len()) {
             return Err(Error::BodyTooLarge { limit: limit() });
         }
         while length > held.bytes() {
-            let more = held.bytes().max(length - held.bytes()).min(limit());
+            let more = held.bytes().max(length - held.bytes()).min(limit().max(length));
             let grown = timeout(GROWING, common.bytes.grow(&mut held, more, &common.gauges)).await;
             grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?;
         }
         body.extend_from_slice(&data);
+        if let Some(partial) = partial
+            && partial.suffices(&body, &mut searched).await?
+        {
+            is_complete = incoming.is_end_stream();
+            break;
+        }
     }
     held.shrink(body.len());
-    Ok((body, held))
+    Ok(Read { body, is_complete, held: Some(held) })
 }
 
 /// Returns the reason phrase. hyper omits it if it is the canonical phrase of the status.

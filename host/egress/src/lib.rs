@@ -29,7 +29,7 @@
 //! | `too_many_requests_in_poll` | limit | no | the poll has made the maximum number of requests |
 //! | `too_much_sent_in_poll` | limit | no | the poll's requests exceed the maximum total size |
 //! | `secret_unusable` | invalid_argument | no | a secret does not have the form that the request needs |
-//! | `too_much_searched_in_poll` | limit | no | the patterns of the poll's captures search too many bytes |
+//! | `too_much_searched_in_poll` | limit | no | the patterns of captures, or the texts that end an answer, search too many bytes |
 //! | `too_much_signed_in_poll` | limit | no | the poll's signatures exceed the maximum total work |
 //! | `dns_not_found` | name_lookup | yes | the host name does not exist |
 //! | `dns_failed` | name_lookup | yes | the name lookup failed |
@@ -74,11 +74,13 @@ mod headers;
 mod http1;
 mod mask;
 mod message;
+mod peer;
 mod plan;
 mod pool;
 mod private_key;
 mod probe;
 mod process;
+mod reading;
 mod recording;
 mod references;
 mod secrets;
@@ -89,23 +91,24 @@ mod tls;
 
 pub use address::{Cidr, Reach};
 pub use budget::Gauges;
-pub use captures::Captured;
+pub use captures::{Captured, DurableStore, DurableValue};
 pub use connect::{Resolve, SystemResolver};
 pub use dial::secure;
 pub use error::{Error, ErrorClass, Seen};
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
 pub use headers::settable_header;
 pub use message::{
-    Authentication, BodyEncoding, Capture, CaptureSource, Credentials, Method, Request, Response, SecretEncoding,
-    Signature, SignatureEncoding, SignaturePart, Timing, is_never_sent, method,
+    Authentication, BodyEncoding, BodyReading, Capture, CaptureSource, Credentials, Method, Request, Response,
+    SecretEncoding, Signature, SignatureEncoding, SignaturePart, Timing, is_never_sent, method,
 };
+pub use peer::{Certificate, TlsSession};
 pub use probe::ProbeStep;
 pub use process::{Config, Egress, Lane};
-pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
+pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, Recorder, Tape};
 pub use references::{has_references, reference_problems, with_written_references};
 pub use secrets::{InvalidSecret, SecretRules, Secrets};
-pub use session::{Limits, Session, Usage};
-pub use tls::{Certificate, Fingerprint, Tls, TlsError};
+pub use session::{Exchanged, Limits, Session, Usage};
+pub use tls::{Fingerprint, Tls, TlsError};
 
 #[cfg(test)]
 mod tests;

@@ -193,30 +193,37 @@ impl Masker {
         Self { automaton, filter, needles, values, layers: LAYERS + own_layers }
     }
 
-    /// Masks a body. Valid JSON stays valid.
+    /// Returns whether there is nothing to find.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.automaton.is_none()
+    }
+
+    /// Returns a body with its secrets replaced.
+    #[cfg(any(test, fuzzing))]
     pub(crate) async fn body(&self, body: Vec<u8>) -> Vec<u8> {
+        let regions = self.regions(&body).await;
+        replaced(body, regions)
+    }
+
+    /// Returns the parts of a body to replace. With them, valid JSON stays valid.
+    pub(crate) async fn regions(&self, body: &[u8]) -> Vec<Region> {
         // The common case: the body contains neither a pattern nor an escape.
-        if self.automaton.is_none() || !self.contains_pattern(&body) && !decode::contains_escape(&body) {
-            return body;
+        if self.automaton.is_none() || !self.contains_pattern(body) && !decode::contains_escape(body) {
+            return Vec::new();
         }
         let mut turns = Turns::default();
         // A single number is treated as text, because its digits may be a value in hexadecimal.
         let has_structure =
             body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| b"{[\"".contains(first));
-        if !has_structure || serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
-            let found = {
-                let text = Text { source: &body, bounds: Bounds::Lines };
-                self.find_in_layers(Some(View::of(&body)), text, self.layers, &mut turns).await
-            };
-            return replaced(body, found.settled());
+        if !has_structure || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
+            let text = Text { source: body, bounds: Bounds::Lines };
+            return self.find_in_layers(Some(View::of(body)), text, self.layers, &mut turns).await.settled();
         }
         // A secret that contains quotes and commas can span tokens. Then the JSON structure cannot be preserved.
-        let mut regions = {
-            let text = Text { source: &body, bounds: Bounds::Exact };
-            self.find(&View::of(&body), text, &mut turns).await.whole
-        };
+        let text = Text { source: body, bounds: Bounds::Exact };
+        let mut regions = self.find(&View::of(body), text, &mut turns).await.whole;
         regions.retain(|region| body[region.source.clone()].contains(&b'"'));
-        for token in Tokens::of(&body) {
+        for token in Tokens::of(body) {
             let text = &body[token.clone()];
             if text[0] == b'"' {
                 let content = token.start + 1..token.end - 1;
@@ -227,7 +234,7 @@ impl Masker {
                 regions.push(Region { source: token, stars: 0 });
             }
         }
-        replaced(body, regions)
+        regions
     }
 
     /// Masks a header, a reason phrase or an error.

@@ -1,7 +1,6 @@
 //! Requests and responses.
 
 use crate::budget::Held;
-use crate::tls::Certificate;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -38,6 +37,19 @@ pub enum BodyEncoding {
     Json,
 }
 
+/// How much of an answer's body to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyReading {
+    /// All of it.
+    Whole,
+    /// Nothing.
+    None,
+    /// The first bytes: 1 to 8,388,608.
+    First(usize),
+    /// To the end of the first occurrence of one of these texts, or of the body. At most 16, each of 1 to 256 bytes.
+    Until(Vec<Vec<u8>>),
+}
+
 /// A request of a plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
@@ -51,6 +63,8 @@ pub struct Request {
     pub body: Option<Vec<u8>>,
     /// How inserted secrets are escaped in the body.
     pub body_encoding: BodyEncoding,
+    /// How much of the answer's body to read.
+    pub reading: BodyReading,
     /// The parts of the answer to store as secrets.
     pub captures: Vec<Capture>,
     /// The signatures to compute, in this order.
@@ -70,6 +84,7 @@ impl Request {
             headers: Vec::new(),
             body: None,
             body_encoding: BodyEncoding::Raw,
+            reading: BodyReading::Whole,
             captures: Vec::new(),
             signatures: Vec::new(),
             authentication: None,
@@ -107,12 +122,14 @@ pub struct Capture {
     pub statuses: Vec<RangeInclusive<u16>>,
     /// Whether an answer with such a status may lack the value.
     pub optional: bool,
+    /// Whether the value survives restarts of the host and later versions of the plugin.
+    pub durable: bool,
 }
 
 impl Capture {
     /// Returns a capture of a value that each answer with a status of 200 to 299 has.
     pub fn new(name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
-        Self { name: name.into(), source, ttl, statuses: Vec::new(), optional: false }
+        Self { name: name.into(), source, ttl, statuses: Vec::new(), optional: false, durable: false }
     }
 
     /// Returns whether answers with this status have the value.
@@ -256,6 +273,8 @@ impl Timing {
 /// An answer with every secret masked. Its body counts in the budget of body bytes until the drop.
 #[derive(Debug)]
 pub struct Response {
+    /// The number of the exchange in its session, from 0.
+    pub exchange: u32,
     /// The HTTP status, any three digits.
     pub status: u16,
     /// The HTTP/1 reason phrase, or the canonical phrase of the status. It may be empty.
@@ -264,10 +283,10 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The masked body.
     pub body: Vec<u8>,
+    /// Whether the body was read to its end.
+    pub is_complete: bool,
     /// The duration of each phase.
     pub timing: Timing,
-    /// The server's certificate. `None` without TLS.
-    pub tls: Option<Certificate>,
     /// The budget share of the body.
     pub(crate) _held: Option<Held>,
 }

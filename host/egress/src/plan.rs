@@ -5,7 +5,8 @@ use crate::connect::Destination;
 use crate::exchange::{Plan, Reading};
 use crate::grant::{NARROWED, path_and_query};
 use crate::headers::header;
-use crate::message::{Request, is_never_sent};
+use crate::message::{BodyReading, Request, is_never_sent};
+use crate::reading::{self, Partial};
 use crate::references::{Part, References, Scheme};
 use crate::secrets::AvailableSecrets;
 use crate::signatures::{Signing, sign};
@@ -26,7 +27,7 @@ const MAX_PATH_BYTES: usize = 8 << 10;
 
 /// The parts that the requests of a call share.
 pub(crate) struct Shared<'a> {
-    pub grant: &'a Grant,
+    pub grant: &'a Arc<Grant>,
     /// The kind of the target.
     pub share: &'a Arc<str>,
     pub reading: &'a Arc<Reading>,
@@ -53,6 +54,7 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
         return Err(Error::Denied { what, why: "it would leave the protection of the target's secrets" });
     }
     grant.narrowing.check(&request.method, &path_and_query)?;
+    reading::check(&request.reading)?;
     let OriginGrant { origin, tls } = granted(grant, &url)?;
     if request.headers.len() > MAX_HEADERS {
         let count = request.headers.len();
@@ -81,13 +83,14 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
         let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
         headers.insert(HOST, value);
     }
-    let derived = signed.into_texts().collect();
+    let derived: Vec<String> = signed.into_texts().collect();
+    let partial = Partial::of(&request.reading, grant, &derived).map(Arc::new);
     let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
     // The answer contains a captured secret of this target, or belongs to its nonce: other callers must not share it.
-    let shared = request.captures.is_empty() && login.is_none();
+    let shared = request.captures.is_empty() && login.is_none() && request.reading == BodyReading::Whole;
     let (share, reading) = (share.clone(), reading.clone());
     let (method, body) = (request.method, body.into());
-    let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading };
+    let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading, partial };
     Ok(Planned { plan, derived, login })
 }
 

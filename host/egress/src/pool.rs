@@ -5,7 +5,7 @@
 
 use crate::connect::Destination;
 use crate::http1;
-use crate::tls::Certificate;
+use crate::peer::Peer;
 use crate::{Origin, Reach};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     pub transport: Transport,
     /// The host and port of its origin, as in a `Host` header.
     pub authority: HeaderValue,
-    pub certificate: Option<Arc<Certificate>>,
+    pub peer: Option<Arc<Peer>>,
     pub born: Instant,
     /// The socket permit. All users of an HTTP/2 connection share it.
     pub socket: Arc<OwnedSemaphorePermit>,
@@ -188,7 +188,7 @@ impl Pool {
                 let same = Connection {
                     transport: Transport::Http2(sender.clone()),
                     authority: connection.authority.clone(),
-                    certificate: connection.certificate.clone(),
+                    peer: connection.peer.clone(),
                     born: connection.born,
                     socket: connection.socket.clone(),
                 };
@@ -296,10 +296,10 @@ impl Connection {
     pub(crate) fn new(
         transport: Transport,
         authority: HeaderValue,
-        certificate: Option<Arc<Certificate>>,
+        peer: Option<Arc<Peer>>,
         socket: OwnedSemaphorePermit,
     ) -> Self {
-        Self { transport, authority, certificate, born: Instant::now(), socket: Arc::new(socket) }
+        Self { transport, authority, peer, born: Instant::now(), socket: Arc::new(socket) }
     }
 
     fn is_over(&mut self) -> bool {

@@ -5,10 +5,11 @@
 
 use crate::address;
 use crate::connect::{Destination, Stream, first_to_answer, handshake, refuse_ourselves, resolve};
-use crate::tls::Certificate;
-use crate::{Egress, Error, ErrorClass, OriginGrant, Reach, Tls};
+use crate::peer::{Certificate, Peer};
+use crate::{Egress, Error, OriginGrant, Reach};
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -106,33 +107,27 @@ impl Egress {
             return Some(());
         }
         let shaking = ("TLS", origin.authority(), "performing the TLS handshake");
-        let verified = |stream: &Stream| match certificate_of(stream) {
+        let verified = |stream: &Stream| match peer(stream) {
             Some(_) if destination.tls.verifies() => "the certificate is trusted".to_owned(),
             _ => "the certificate is not verified (insecure)".to_owned(),
         };
-        let stream = steps.run(shaking, handshake(destination, tcp), verified).await;
-        let last = steps.done.last_mut()?;
-        last.certificate = match (&stream, &last.result) {
-            (Some(stream), _) => certificate_of(stream),
-            // A second handshake, which trusts any certificate, reads the one that was refused.
-            (None, Err(error)) if error.class() == ErrorClass::Certificate => {
-                timeout_at(steps.deadline, refused(destination, &allowed)).await.ok().flatten()
-            }
-            (None, _) => None,
+        let mut refused = None;
+        let handshake = async {
+            handshake(destination, tcp).await.map_err(|not_connected| {
+                refused = not_connected.refused;
+                not_connected.error
+            })
         };
+        let stream = steps.run(shaking, handshake, verified).await;
+        let peer = stream.as_ref().and_then(peer).or(refused);
+        steps.done.last_mut()?.certificate = peer.and_then(|peer| peer.chain().first().cloned());
         Some(())
     }
 }
 
-async fn refused(destination: &Destination, allowed: &[SocketAddr]) -> Option<Certificate> {
-    let destination = Destination { tls: Tls::insecure().ok()?, ..destination.clone() };
-    let tcp = first_to_answer(allowed).await.ok()?;
-    certificate_of(&handshake(&destination, tcp).await.ok()?)
-}
-
-fn certificate_of(stream: &Stream) -> Option<Certificate> {
+fn peer(stream: &Stream) -> Option<Arc<Peer>> {
     match stream {
         Stream::Plain(_) => None,
-        Stream::Tls { certificate, .. } => certificate.as_deref().cloned(),
+        Stream::Tls { peer, .. } => Some(peer.clone()),
     }
 }

@@ -9,7 +9,7 @@
 use crate::cookie;
 use crate::message::Timing;
 use crate::references::with_written_references;
-use crate::{Certificate, Error, ErrorClass, Request, Response};
+use crate::{Error, ErrorClass, Request, Response, TlsSession};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,9 @@ pub struct Exchange {
     /// The reason why there was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RecordedError>,
+    /// The TLS session. `None` without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSession>,
 }
 
 /// A request as the plugin wrote it.
@@ -75,24 +78,16 @@ pub struct RecordedResponse {
     /// The body in base64 if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
+    /// Whether the body was read to its end.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub body_complete: bool,
     /// The total duration in milliseconds.
     #[serde(default)]
     pub total_ms: f64,
-    /// The server's certificate. `None` without TLS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<RecordedTls>,
 }
 
-/// A recorded certificate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields of `Certificate`")]
-pub struct RecordedTls {
-    pub fingerprint: String,
-    pub subject: String,
-    pub issuer: String,
-    pub not_before: i64,
-    pub not_after: i64,
+fn yes() -> bool {
+    true
 }
 
 /// A recorded error.
@@ -127,14 +122,19 @@ impl Recorder {
         all.len() - 1
     }
 
-    pub(crate) fn keep(&self, place: usize, request: RecordedRequest, result: &Result<Response, Error>) {
+    pub(crate) fn keep(
+        &self,
+        place: usize,
+        request: RecordedRequest,
+        (result, tls): (&Result<Response, Error>, Option<TlsSession>),
+    ) {
         let (response, error) = match result {
             Ok(response) => (Some(RecordedResponse::of(response)), None),
             Err(error) => (None, Some(RecordedError::of(error))),
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = all.get_mut(place) {
-            *kept = Some(Exchange { request, response, error });
+            *kept = Some(Exchange { request, response, error, tls });
         }
     }
 }
@@ -211,25 +211,27 @@ impl Player {
         }
     }
 
-    pub(crate) fn answer(&self, requested: &RecordedRequest) -> Result<RecordedResponse, Error> {
+    /// Returns the recorded answer to a request, and its TLS session.
+    pub(crate) fn answer(&self, requested: &RecordedRequest) -> (Result<RecordedResponse, Error>, Option<TlsSession>) {
         let RecordedRequest { method, url, .. } = requested;
         let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(chosen) = played.chosen(requested) else {
             played.differences.push(format!("{method} {url} was requested but not recorded"));
-            return Err(Error::NotRecorded(format!("{method} {url}")));
+            return (Err(Error::NotRecorded(format!("{method} {url}"))), None);
         };
         played.exchanges[chosen].used = true;
         let exchange = played.exchanges[chosen].exchange.clone();
         if let Some(difference) = requested.difference(&exchange.request) {
             played.differences.push(difference);
         }
-        match (exchange.response, exchange.error) {
+        let answer = match (exchange.response, exchange.error) {
             (Some(response), _) => Ok(response),
             (None, Some(RecordedError { class, code, message, retryable })) => {
                 Err(Error::Recorded { class, code, message, retryable })
             }
             (None, None) => Err(Error::NotRecorded(format!("an answer to {method} {url}"))),
-        }
+        };
+        (answer, exchange.tls)
     }
 }
 
@@ -289,23 +291,19 @@ impl RecordedResponse {
             Ok(text) => (Some(text.to_owned()), None),
             Err(_) => (None, Some(STANDARD.encode(&response.body))),
         };
-        let tls = response.tls.clone().map(|tls| {
-            let Certificate { fingerprint, subject, issuer, not_before, not_after } = tls;
-            RecordedTls { fingerprint, subject, issuer, not_before, not_after }
-        });
         Self {
             status: response.status,
             reason: response.reason.clone(),
             headers: without_sessions(&response.headers),
             body,
             body_base64,
+            body_complete: response.is_complete,
             total_ms: response.timing.total_ms,
-            tls,
         }
     }
 
     /// Returns the response as the plugin saw it. It takes no budget share.
-    pub(crate) fn replayed(self) -> Result<Response, Error> {
+    pub(crate) fn replayed(self, exchange: u32) -> Result<Response, Error> {
         let body = match (self.body, self.body_base64) {
             (Some(text), _) => text.into_bytes(),
             (None, Some(encoded)) => STANDARD
@@ -314,12 +312,8 @@ impl RecordedResponse {
             (None, None) => Vec::new(),
         };
         let timing = Timing { first_byte_ms: self.total_ms, total_ms: self.total_ms, ..Timing::default() };
-        let tls = self.tls.map(|tls| {
-            let RecordedTls { fingerprint, subject, issuer, not_before, not_after } = tls;
-            Certificate { fingerprint, subject, issuer, not_before, not_after }
-        });
-        let Self { status, reason, headers, .. } = self;
-        Ok(Response { status, reason, headers, body, timing, tls, _held: None })
+        let Self { status, reason, headers, body_complete: is_complete, .. } = self;
+        Ok(Response { exchange, status, reason, headers, body, is_complete, timing, _held: None })
     }
 }
 

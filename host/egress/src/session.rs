@@ -5,23 +5,27 @@ use crate::authentication::authorization;
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce;
 use crate::ended::Ended;
-use crate::exchange::{Plan, Raw, Reading, exchange};
+use crate::exchange::{self, Plan, Raw, Reading};
 use crate::message::{Authentication, Capture, Request, Response, Timing};
-use crate::plan::{Planned, Shared, address, bad_path, plan};
+use crate::peer::{Peer, TlsSession};
+use crate::plan::{Planned, Shared, plan};
 use crate::process::Lane;
-use crate::recording::{RecordedRequest, Tape};
+use crate::recording::Tape;
 use crate::references::References;
 use crate::secrets::AvailableSecrets;
 use crate::signatures::Signing;
-use crate::{Error, ErrorClass, Grant, Seen, requested};
+use crate::{Error, Grant, Seen};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::header::AUTHORIZATION;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::{Instant, timeout_at};
+
+mod taped;
 
 /// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
 const MAX_OWN_WAITING: usize = 10;
@@ -52,6 +56,21 @@ pub struct Usage {
     pub bytes: u64,
 }
 
+/// A request that ended.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// The number of the exchange in its session, from 0. `None` if no request was sent.
+    pub number: Option<u32>,
+    /// The answer.
+    pub result: Result<Response, Error>,
+}
+
+/// The TLS session of an exchange.
+enum Shown {
+    Live(Arc<Peer>),
+    Replayed(TlsSession),
+}
+
 /// The requests of one poll.
 pub struct Session {
     lane: Lane,
@@ -59,6 +78,10 @@ pub struct Session {
     limits: Limits,
     deadline: Instant,
     requests: AtomicU32,
+    /// The number of exchanges so far.
+    exchanges: AtomicU32,
+    /// The TLS sessions of the exchanges.
+    tls: Mutex<BTreeMap<u32, Shown>>,
     bytes: AtomicUsize,
     /// Bytes of the requests sent so far.
     sent: AtomicUsize,
@@ -82,6 +105,8 @@ pub struct Session {
     /// Serialises the masking of answers.
     masking: tokio::sync::Mutex<()>,
     captured: Arc<Captured>,
+    /// Shows that the captured secrets are in use.
+    _use: Option<OwnedRwLockReadGuard<()>>,
     references: References,
     tape: Tape,
 }
@@ -95,6 +120,8 @@ impl Session {
             limits,
             deadline,
             requests: AtomicU32::new(0),
+            exchanges: AtomicU32::new(0),
+            tls: Mutex::default(),
             bytes: AtomicUsize::new(0),
             sent: AtomicUsize::new(0),
             signed: AtomicU64::new(0),
@@ -109,6 +136,7 @@ impl Session {
             secrets: Mutex::default(),
             masking: tokio::sync::Mutex::default(),
             captured: Arc::default(),
+            _use: None,
             references: References::default(),
             tape: Tape::Off,
         }
@@ -147,7 +175,8 @@ impl Session {
     /// Sets the store of captured secrets.
     #[must_use]
     pub fn with_captured(self, captured: Arc<Captured>) -> Self {
-        Self { captured, ..self }
+        let _use = captured.used();
+        Self { captured, _use, ..self }
     }
 
     /// Returns whether the operator configured a secret with this name, or it was captured and has not expired.
@@ -168,8 +197,10 @@ impl Session {
     }
 
     /// Deletes a captured secret.
-    pub fn forget_secret(&self, name: &str) {
+    pub async fn forget_secret(&self, name: &str) {
         self.captured.forget(name);
+        // A secret that could not be deleted on disk expires there.
+        let _ = self.captured.store_changed(name).await;
     }
 
     /// Returns the network access of the target.
@@ -223,67 +254,44 @@ impl Session {
     ///
     /// The future is boxed, so that this crate compiles its code, and not each crate that sends a request.
     pub fn fetch(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        self.fetch_and_record(request).boxed()
+        self.exchange(request).map(|exchanged| exchanged.result).boxed()
     }
 
-    async fn fetch_and_record(&self, request: Request) -> Result<Response, Error> {
-        let recorder = match &self.tape {
-            Tape::Off => return self.answer(request).await,
-            Tape::Record(recorder) => recorder,
-            Tape::Replay(player) => {
-                let (method, path) = (request.method.clone(), request.path.clone());
-                let result = self.answer(request).await;
-                if result
-                    .as_ref()
-                    .is_err_and(|error| matches!(error.class(), ErrorClass::Denied | ErrorClass::InvalidArgument))
-                {
-                    player.refused(method.as_str(), &self.recorded_url(&path));
-                }
-                return result;
-            }
+    /// Like [`Self::fetch`], with the number of the exchange.
+    pub fn exchange(&self, request: Request) -> BoxFuture<'_, Exchanged> {
+        self.exchange_and_record(request).boxed()
+    }
+
+    /// Returns the TLS session of an exchange, also of one whose certificate was refused. `None` without TLS.
+    pub fn tls_of(&self, exchange: u32) -> BoxFuture<'_, Option<TlsSession>> {
+        let masked = async move {
+            let peer = match self.tls.lock().unwrap_or_else(PoisonError::into_inner).get(&exchange)? {
+                Shown::Live(peer) => peer.clone(),
+                Shown::Replayed(session) => return Some(session.clone()),
+            };
+            Some(peer.masked(&Maskers::new(&self.grant.secrets, &[])).await)
         };
-        let url = self.recorded_url(&request.path);
-        if self.requests.load(Ordering::Relaxed) >= self.limits.requests {
-            // The request is refused unsent. It is not recorded, because a plugin may try this any number of times.
-            return self.answer(request).await;
+        masked.boxed()
+    }
+
+    fn show(&self, exchange: u32, shown: Option<Shown>) {
+        if let Some(shown) = shown {
+            self.tls.lock().unwrap_or_else(PoisonError::into_inner).insert(exchange, shown);
         }
-        let (place, recorded) = (recorder.place(), self.recorded(&request, url));
-        let result = self.answer(request).await;
-        recorder.keep(place, recorded, &result);
-        result
     }
 
-    /// The absolute URL of a request for a path, with its references.
-    fn requested_url(&self, path: &str) -> String {
-        let requested =
-            address((&self.grant, &self.references), path).and_then(|url| requested(&url).map_err(bad_path));
-        requested.map_or_else(|_| path.to_owned(), |(origin, path)| format!("{origin}{path}"))
-    }
-
-    /// The URL of a request in a recording.
-    fn recorded_url(&self, path: &str) -> String {
-        self.references.shown(&self.requested_url(path))
-    }
-
-    /// A request in a recording: with `${secret.NAME}` in place of its references.
-    fn recorded(&self, request: &Request, url: String) -> RecordedRequest {
-        let shown = |(name, value): &(String, String)| (name.clone(), self.references.shown(value));
-        let headers = request.headers.iter().map(shown).collect();
-        let text = |body: &Vec<u8>| self.references.shown(&String::from_utf8_lossy(body)).into_bytes();
-        let body = request.body.as_ref().map(text);
-        RecordedRequest::of(&Request { headers, body, ..request.clone() }, url)
-    }
-
-    async fn answer(&self, request: Request) -> Result<Response, Error> {
+    async fn answer(&self, request: Request) -> Exchanged {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_waiting.fetch_max(waiting, Ordering::Relaxed);
-        let result = self.exchanged(request).await;
+        let mut number = None;
+        let result = self.exchanged(request, &mut number).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         self.ended.note(&result);
-        result
+        Exchanged { number, result }
     }
 
-    async fn exchanged(&self, request: Request) -> Result<Response, Error> {
+    /// Sends a request. `number` becomes the number of the exchange as soon as it has one.
+    async fn exchanged(&self, request: Request, number: &mut Option<u32>) -> Result<Response, Error> {
         self.count_request()?;
         captures::check(&request, &self.grant.secrets)?;
         let times = Times { start: Instant::now(), timeout: request.timeout };
@@ -298,21 +306,26 @@ impl Session {
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
         let requested = self.is_replayed().then(|| self.recorded(&request, self.recorded_url(&request.path)));
         let planned = self.checked_plan(&known, request).await?;
+        let exchange = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        *number = Some(exchange);
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
-            let response = player.answer(&requested)?.replayed()?;
+            let (answer, tls) = player.answer(&requested);
+            self.show(exchange, tls.map(Shown::Replayed));
+            let response = answer?.replayed(exchange)?;
             self.count_body(response.body.len(), cap)?;
             self.captured(&captures, &sent, (&response, false)).await?;
             return Ok(response);
         }
-        let (raw, maskers) = self.send(planned, cap, times).await?;
+        let partial = planned.plan.partial.clone();
+        let (raw, maskers) = self.send(planned, (exchange, cap), times).await?;
         // Answers of one poll are masked one at a time, so that hundreds of them do not share one turn of the runtime.
         let _turn = self.masking.lock().await;
         if captures.is_empty() {
-            return Ok(finished(maskers.response(raw).await, Vec::new()));
+            return Ok(finished(maskers.response(exchange, raw, partial.as_deref()).await, Vec::new()));
         }
         let unmasked = (raw.headers.clone(), raw.body.clone());
-        let response = maskers.response(raw).await;
-        let is_masked = unmasked.0 != response.headers || unmasked.1 != response.body;
+        let response = maskers.response(exchange, raw, partial.as_deref()).await;
+        let is_masked = unmasked.0 != response.headers || !unmasked.1.starts_with(&response.body);
         let places = self.captured(&captures, &sent, (&response, is_masked)).await?;
         Ok(finished(response, places))
     }
@@ -330,11 +343,13 @@ impl Session {
         // A number that was captured is recorded as a single digit.
         let permits_short = self.grant.short_captures || is_replayed;
         let answer = Answer { status: *status, headers, body, is_masked, permits_short, is_replayed, matches };
-        self.captured.keep(captures, sent, &answer)
-    }
-
-    fn is_replayed(&self) -> bool {
-        matches!(self.tape, Tape::Replay(_))
+        let places = self.captured.keep(captures, sent, &answer);
+        // Values are kept although another one is missing.
+        let durable = captures.iter().rfind(|capture| capture.durable);
+        if let Some(last) = durable.or(captures.last()).filter(|_| !is_replayed) {
+            self.captured.store_changed(&last.name).await?;
+        }
+        places
     }
 
     /// Makes the plan of a request and counts its size.
@@ -368,11 +383,11 @@ impl Session {
 
     /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and
     /// the maskers of its texts.
-    async fn send(&self, planned: Planned, cap: usize, times: Times) -> Result<(Raw, Maskers<'_>), Error> {
+    async fn send(&self, planned: Planned, of: (u32, usize), times: Times) -> Result<(Raw, Maskers<'_>), Error> {
         let Planned { mut plan, mut derived, login } = planned;
         let Some(login) = login else {
             let maskers = Maskers::new(&self.grant.secrets, &derived);
-            return Ok((self.send_once((plan, &maskers), cap, times).await?, maskers));
+            return Ok((self.send_once((plan, &maskers), of, times).await?, maskers));
         };
         let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
         let authorize = |plan: &mut Plan, derived: &mut Vec<String>| -> Result<bool, Error> {
@@ -384,7 +399,7 @@ impl Session {
         };
         authorize(&mut plan, &mut derived)?;
         let maskers = Maskers::new(&self.grant.secrets, &derived);
-        let mut raw = self.send_once((plan.clone(), &maskers), cap, times).await?;
+        let mut raw = self.send_once((plan.clone(), &maskers), of, times).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status != UNAUTHORIZED {
             return Ok((raw, maskers));
@@ -402,7 +417,7 @@ impl Session {
         self.count_request()?;
         self.count_sent(&plan)?;
         let maskers = Maskers::new(&self.grant.secrets, &derived);
-        let mut raw = self.send_once((plan, &maskers), cap, times).await?;
+        let mut raw = self.send_once((plan, &maskers), of, times).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status == UNAUTHORIZED {
             // The password is wrong. The next poll must not offer it before the server asks for it.
@@ -413,16 +428,24 @@ impl Session {
     }
 
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
-    async fn send_once(&self, (plan, maskers): (Plan, &Maskers<'_>), cap: usize, times: Times) -> Result<Raw, Error> {
+    async fn send_once(
+        &self,
+        (plan, maskers): (Plan, &Maskers<'_>),
+        (exchange, cap): (u32, usize),
+        times: Times,
+    ) -> Result<Raw, Error> {
+        let unseen = plan.partial.as_ref().map_or(0, |partial| partial.margin());
         let Times { start, timeout } = times;
         let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let Lane { egress, handle, pool } = &self.lane;
         let (common, pool) = (egress.common.clone(), pool.clone());
         let caller = coalesce::Caller { cap, lane: handle, gauges: &egress.common.gauges };
-        let in_flight = egress
-            .coalescer
-            .join(plan, caller, |plan, progress| async move { exchange(&common, &pool, &plan, &progress).await });
-        let raw = match timeout_at(deadline, in_flight.answer.clone()).await {
+        let in_flight = egress.coalescer.join(plan, caller, |plan, progress| async move {
+            exchange::exchange(&common, &pool, &plan, &progress).await
+        });
+        let ended = timeout_at(deadline, in_flight.answer.clone()).await;
+        self.show(exchange, in_flight.progress.peer().map(Shown::Live));
+        let raw = match ended {
             Ok(Ok(raw)) => raw,
             Ok(Err(error)) => return Err(maskers.error(error).await),
             Err(_) => {
@@ -434,7 +457,7 @@ impl Session {
             }
         };
         let length = raw.body.len();
-        self.count_body(length, cap)?;
+        self.count_body(length.saturating_sub(unseen), cap)?;
         drop(in_flight);
         // The only holder of the answer takes its body, other holders copy it.
         match Arc::try_unwrap(raw) {

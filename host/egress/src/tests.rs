@@ -5,6 +5,7 @@ mod authentication;
 mod certificates;
 mod connections;
 mod probing;
+mod reading;
 mod recordings;
 mod requests;
 mod secrets;
@@ -75,11 +76,11 @@ fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-fn secrets(values: &[(&str, &str)]) -> Secrets {
+pub(crate) fn secrets(values: &[(&str, &str)]) -> Secrets {
     Secrets::new(values.iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value))).collect()).unwrap()
 }
 
-fn grant(url: &str, tls: Tls, secrets: Secrets) -> Arc<Grant> {
+pub(crate) fn grant(url: &str, tls: Tls, secrets: Secrets) -> Arc<Grant> {
     let (base, origin) = Origin::parse(url).unwrap();
     let origins = vec![OriginGrant { origin, tls }];
     Arc::new(Grant::new(base, origins, secrets))

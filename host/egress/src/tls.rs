@@ -3,6 +3,7 @@
 //! One verifier serves all policies. It computes the fingerprint of the leaf first, so that every error can print it.
 //! Pinning replaces the checks of the chain and the name, but never the check of the handshake signature.
 
+use data_encoding::HEXLOWER;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -36,13 +37,13 @@ impl Fingerprint {
         Ok(Self(bytes))
     }
 
-    fn of(certificate: &[u8]) -> Self {
+    pub(crate) fn of(certificate: &[u8]) -> Self {
         Self(Sha256::digest(certificate).into())
     }
 
     /// Returns lower-case hex without colons.
     pub fn to_hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&self.0)
     }
 }
 
@@ -210,6 +211,8 @@ struct Verifier {
 pub(crate) struct Refused {
     pub found: Fingerprint,
     pub refusal: Refusal,
+    /// The certificates that the server sent, the leaf first.
+    pub chain: Arc<[CertificateDer<'static>]>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -231,14 +234,12 @@ impl Refused {
     }
 }
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
+impl Verifier {
+    fn verify(
         &self,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
+        (name, ocsp, now): (&ServerName<'_>, &[u8], UnixTime),
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found = Fingerprint::of(leaf);
         let refuse = |refusal| Err(refused(found, refusal));
@@ -262,6 +263,25 @@ impl ServerCertVerifier for Verifier {
                 }
             }
         }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verify(leaf, intermediates, (name, ocsp, now)).map_err(|error| match Refused::of(&error) {
+            None => error,
+            Some(Refused { found, refusal, .. }) => {
+                let chain = [leaf].into_iter().chain(intermediates).map(|sent| sent.clone().into_owned()).collect();
+                refusal_error(Refused { found: *found, refusal: refusal.clone(), chain })
+            }
+        })
     }
 
     fn verify_tls12_signature(
@@ -288,7 +308,11 @@ impl ServerCertVerifier for Verifier {
 }
 
 fn refused(found: Fingerprint, refusal: Refusal) -> rustls::Error {
-    rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refused { found, refusal }))))
+    refusal_error(Refused { found, refusal, chain: Arc::default() })
+}
+
+fn refusal_error(refused: Refused) -> rustls::Error {
+    rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refused))))
 }
 
 fn is_untrusted(error: &rustls::Error) -> bool {
@@ -325,35 +349,6 @@ fn with_fingerprint(error: rustls::Error, found: Fingerprint) -> rustls::Error {
         _ => return error,
     };
     refused(found, refusal)
-}
-
-/// The data of a leaf certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
-    /// SHA-256, lower-case hex without colons.
-    pub fingerprint: String,
-    /// The subject in the format of RFC 4514. Empty if the certificate cannot be parsed.
-    pub subject: String,
-    /// The issuer in the same format.
-    pub issuer: String,
-    /// Start of the validity in milliseconds since the Unix epoch. 0 if the certificate cannot be parsed.
-    pub not_before: i64,
-    /// End of the validity in milliseconds since the Unix epoch.
-    pub not_after: i64,
-}
-
-impl Certificate {
-    pub(crate) fn of(leaf: &[u8]) -> Self {
-        let millis = |seconds: i64| seconds.saturating_mul(1000);
-        let parsed = X509Certificate::from_der(leaf).ok().map(|(_, parsed)| parsed);
-        Self {
-            fingerprint: Fingerprint::of(leaf).to_hex(),
-            subject: parsed.as_ref().map(|c| c.subject().to_string()).unwrap_or_default(),
-            issuer: parsed.as_ref().map(|c| c.issuer().to_string()).unwrap_or_default(),
-            not_before: parsed.as_ref().map_or(0, |c| millis(c.validity().not_before.timestamp())),
-            not_after: parsed.as_ref().map_or(0, |c| millis(c.validity().not_after.timestamp())),
-        }
-    }
 }
 
 #[cfg(test)]

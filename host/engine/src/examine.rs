@@ -38,7 +38,7 @@ impl Examiner<'_> {
         }
         let recorder = Arc::new(Recorder::default());
         let job = target.job(&served.plugin, self.clock.wall(), Tape::Record(recorder.clone()));
-        let done = self.sandbox.poll(job).await;
+        let done = self.sandbox.poll_apart(job).await;
         let exchanges = recorder.exchanges();
         steps.extend(exchanges.iter().take(REQUESTS).map(of_exchange));
         if exchanges.len() > REQUESTS {

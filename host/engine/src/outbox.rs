@@ -11,6 +11,7 @@ mod channel;
 mod progress;
 mod retries;
 mod sender;
+mod sessions;
 mod troubles;
 mod values;
 
@@ -30,6 +31,7 @@ use model::{
 use notify::{MAX_OPEN, Trouble};
 use retries::{EXPIRES, after_failure};
 use sandbox::{Collected, Sandbox};
+use scheduler::Change;
 use sender::{Attempted, Sender};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -155,11 +157,15 @@ impl Outbox {
     /// Takes over the configured channels and the plugins. Deliveries of a channel that is not configured are given up.
     pub(crate) fn configure(&self, channels: &BTreeMap<TargetId, Arc<RuntimeTarget>>, plugins: &PluginSet) {
         let (mut given_up, mut removed) = (Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         {
             let mut state = self.state();
             for (name, channel) in &mut state.channels {
                 if !channels.keys().any(|id| id.as_str() == name) {
-                    removed.extend(channel.runtime.take().map(|_| name.clone()));
+                    if let Some((before, sender)) = channel.runtime.take() {
+                        removed.push(name.clone());
+                        ended.push((before, sender, true));
+                    }
                     given_up.extend(channel.take_all());
                 }
             }
@@ -173,10 +179,13 @@ impl Outbox {
                     // A corrected address or secret is tried at once.
                     channel.hurry(self.0.parts.clock.now());
                 }
-                if let Some((before, _)) = &channel.runtime {
-                    target.keep_values_of(before);
+                if let Some((before, earlier)) = channel.runtime.replace((target.clone(), sender)) {
+                    target.keep_values_of(&before);
+                    let is_reset = target.change_from(&before) == Change::Reset;
+                    if is_reset || target.plugin != before.plugin {
+                        ended.push((before, earlier, is_reset));
+                    }
                 }
-                channel.runtime = Some((target.clone(), sender));
             }
         }
         let is_gone = |trouble: &Trouble| !channels.keys().any(|id| id.as_str() == trouble.name);
@@ -186,6 +195,7 @@ impl Outbox {
         }
         given_up.into_iter().for_each(|delivery| self.give_up(delivery, GONE.to_owned()));
         removed.iter().for_each(|name| self.forget_values(name));
+        self.end_sessions(ended);
         self.0.wake.notify_one();
     }
 
@@ -311,6 +321,7 @@ impl Outbox {
         };
         // An attempt that takes longer is repeated after the next start.
         let _ = tokio::time::timeout(GRACE, idle).await;
+        self.end_all_sessions().await;
     }
 
     /// Starts the attempts that are due. Returns the time until the next one.

@@ -8,7 +8,7 @@ use config::Config;
 use egress::Egress;
 use engine::random_bytes;
 use model::Kind;
-use sandbox::{Backtrace, Compiler, Sandbox};
+use sandbox::{Backtrace, Compiler, DurableFolder, Sandbox};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,21 @@ use std::sync::Arc;
 /// The compiler of plugins, which runs this program as a child process.
 pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
     Ok(catalog::compiler(&[COMPILE_PLUGIN], data_dir, random_bytes::<32>)?)
+}
+
+/// The folder for captured secrets that survive a restart. If it cannot be used, a warning is logged, and they are kept in
+/// memory only.
+pub(crate) fn durable(data_dir: &Path) -> Option<DurableFolder> {
+    match catalog::installation_key(data_dir, random_bytes::<32>) {
+        Ok(key) => Some(DurableFolder { path: data_dir.join("captured"), key }),
+        Err(error) => {
+            tracing::warn!(
+                "log-ins of plugins cannot be kept in {} ({error}): plugins log in again at every start",
+                data_dir.display()
+            );
+            None
+        }
+    }
 }
 
 /// A sandbox for commands that load every plugin.

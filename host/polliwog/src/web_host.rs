@@ -39,8 +39,8 @@ const TROUBLE: u64 = 3;
 pub(crate) const TESTS: usize = 4;
 /// Longest time for a change of the tokens to be on disk.
 const DURABLE: Duration = Duration::from_secs(5);
-/// Longest time for the file watchers to end, and for the driver, whose polls have 15 s.
-pub(crate) const ENDING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(17));
+/// Longest time for the file watchers to end, and for the driver, whose polls have 15 s and sessions 5 s.
+pub(crate) const ENDING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(22));
 
 /// Reads and commands of a running host.
 pub(crate) struct RunningHost {

@@ -1,10 +1,9 @@
 //! Values that plugins store from one poll of a target to the next. They are kept in memory only.
 
-use egress::Captured;
 use lru::LruCache;
 use model::TargetId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -14,9 +13,6 @@ const MAX_TARGET_BYTES: usize = 1 << 20;
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Size of an entry in bytes beyond its key and value, so that many empty entries are counted too.
 const OVERHEAD: usize = 128;
-/// Maximum number of owners with captured secrets. The least recently polled one is removed first and has to log in
-/// again.
-const VAULTS: usize = 1 << 16;
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 256;
 
@@ -121,35 +117,6 @@ impl Cache {
         let of_target = keys.filter(|(owner, _)| owner.target == *target);
         for key in of_target.cloned().collect::<Vec<_>>() {
             entries.remove(&key);
-        }
-    }
-}
-
-/// The captured secrets of each target, for each version of its plugin.
-pub(crate) struct Vaults(Mutex<LruCache<Owner, Arc<Captured>>>);
-
-impl Vaults {
-    pub(crate) fn new() -> Self {
-        // `LruCache::new` reserves memory for its capacity. `of` enforces the limit.
-        Self(Mutex::new(LruCache::unbounded()))
-    }
-
-    /// Returns the store of an owner. A poll that holds it keeps it, even if the target changes.
-    pub(crate) fn of(&self, owner: &Owner) -> Arc<Captured> {
-        let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = vaults.get_or_insert(owner.clone(), Arc::default).clone();
-        if vaults.len() > VAULTS {
-            vaults.pop_lru();
-        }
-        held
-    }
-
-    /// Removes the captured secrets of a target.
-    pub(crate) fn forget(&self, target: &TargetId) {
-        let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_target = vaults.iter().map(|(owner, _)| owner).filter(|owner| owner.target == *target);
-        for owner in of_target.cloned().collect::<Vec<_>>() {
-            vaults.pop(&owner);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::progress::Open;
 use crate::stored::Stored;
 use crate::zone::Zone;
-use egress::Session;
+use egress::{Exchanged, Session};
 use model::{Failure, PluginValues, Timestamp, clean};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -174,26 +174,14 @@ impl State {
     }
 
     /// Sends requests at the same time. Those that are errors already stay as they are.
-    async fn fetch_all(
-        &mut self,
-        requests: Vec<Result<egress::Request, egress::Error>>,
-    ) -> Vec<Result<egress::Response, egress::Error>> {
+    async fn fetch_all(&mut self, requests: Vec<Result<egress::Request, egress::Error>>) -> Vec<Exchanged> {
         let session = self.session.as_deref();
-        let sent = requests.into_iter().map(|request| async move {
-            let request = request?;
-            session.ok_or_else(no_http)?.fetch(request).await
-        });
+        let sent = requests.into_iter().map(|request| exchanged(session, request));
         self.waiting.during(futures_util::future::join_all(sent)).await
     }
 
-    async fn fetch(
-        &mut self,
-        request: Result<egress::Request, egress::Error>,
-    ) -> Result<egress::Response, egress::Error> {
-        match (&self.session, request?) {
-            (Some(session), request) => self.waiting.during(session.fetch(request)).await,
-            (None, _) => Err(no_http()),
-        }
+    async fn fetch(&mut self, request: Result<egress::Request, egress::Error>) -> Exchanged {
+        self.waiting.during(exchanged(self.session.as_deref(), request)).await
     }
 
     fn cache_get(&self, key: &str) -> Option<Vec<u8>> {
@@ -231,6 +219,14 @@ impl State {
         if self.log.left == 0 {
             tracing::warn!(plugin, target_id = target, "this poll has written its maximum number of log lines");
         }
+    }
+}
+
+async fn exchanged(session: Option<&Session>, request: Result<egress::Request, egress::Error>) -> Exchanged {
+    match (session, request) {
+        (_, Err(error)) => Exchanged { number: None, result: Err(error) },
+        (None, Ok(_)) => Exchanged { number: None, result: Err(no_http()) },
+        (Some(session), Ok(request)) => session.exchange(request).await,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::wasi;
 
 /// The interfaces of the contract that plugins import.
-const CONTRACT: [&str; 7] = ["cache", "clock", "http", "log", "progress", "store", "types"];
+const CONTRACT: [&str; 8] = ["cache", "clock", "http", "log", "progress", "store", "tls", "types"];
 
 /// Refuses an import that this host does not provide.
 pub(crate) fn check_import(name: &str) -> Result<(), Refusal> {
@@ -69,7 +69,7 @@ mod tests {
         let worlds = include_str!("../../../wit/worlds.wit");
         let imports = worlds.lines().filter_map(|line| line.trim().strip_prefix("import ")?.strip_suffix(';'));
         // Types that the others use are imported with them.
-        let mut imports: Vec<&str> = imports.chain(["types"]).collect();
+        let mut imports: Vec<&str> = imports.chain(["tls", "types"]).collect();
         imports.sort_unstable();
         assert_eq!(imports, CONTRACT);
     }

@@ -7,7 +7,7 @@
 //! A poll runs on a *lane*, a current-thread runtime that also handles its I/O. There is one lane per core. A poll that
 //! has used more than 2 ms of CPU moves to the slow lane while it runs, so that an endless loop delays no other poll.
 //!
-//! Invariant: a guest has no capabilities except `http`, `cache`, `clock` and `log`. WASI is linked without access to
+//! Invariant: a guest has no capabilities except the imports of the contract. WASI is linked without access to
 //! the system.
 //! Invariant: every poll ends, whatever the guest does, and its result says which limit ended it.
 
@@ -16,6 +16,7 @@
 mod artifacts;
 mod cache;
 mod call;
+mod close;
 mod compile;
 mod convert;
 mod descriptor;
@@ -39,10 +40,12 @@ mod settings;
 mod setup;
 mod stored;
 mod ticker;
+mod vaults;
 mod wasi;
 mod zone;
 
 pub use call::Usage;
+pub use close::Closing;
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]
 pub use convert::fuzzing;
@@ -61,6 +64,7 @@ pub use secret_spec::{SecretSpec, with_account};
 pub use send::{Attempt, Sent};
 pub use settings::{AcceptedSettings, SettingsVersion};
 pub use setup::{Member, Setup, is_account};
+pub use vaults::DurableFolder;
 pub use zone::Zone;
 
 /// The versions of the contract that this host supports, newest first.

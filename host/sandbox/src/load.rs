@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::compile::{Compiled, MAX_FILE_BYTES};
 use crate::descriptor::{self, Described};
 use crate::host::State;
-use crate::host::v0_1::{definition, notifier, poller, setup};
+use crate::host::v0_1::{definition, notifier, poller, session, setup};
 use crate::imports::{check_import, check_version, refuse_earlier};
 use crate::limits::Limits;
 use crate::plugin::{Exports, Parts, Plugin, RoleExports};
@@ -110,8 +110,10 @@ impl Sandbox {
         // The check is bounded, but it must not block other tasks of this runtime.
         let checked = tokio::task::spawn_blocking(move || descriptor::check(described));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
+        let has_session = exports.session.is_some();
         let exports = RwLock::new(Some(exports));
-        Ok(Parts { exports, built_in, descriptor, schema, digest, size, imports, compile_time }.into())
+        let parts = Parts { exports, built_in, descriptor, schema, has_session, digest, size, imports, compile_time };
+        Ok(parts.into())
     }
 
     /// Links a component with the host's functions.
@@ -129,7 +131,8 @@ impl Sandbox {
             false => RoleExports::Poller(poller::GuestIndices::new(&pre).map_err(differs)?),
         };
         let setup = interfaces.has_setup.then(|| setup::GuestIndices::new(&pre)).transpose().map_err(differs)?;
-        Ok(Exports { pre, definition, role, setup })
+        let session = interfaces.has_session.then(|| session::GuestIndices::new(&pre)).transpose().map_err(differs)?;
+        Ok(Exports { pre, definition, role, setup, session })
     }
 
     /// Checks the imports and exports of a component. Returns its imports, and the interfaces that it exports.
@@ -166,7 +169,7 @@ impl Sandbox {
             }
             _ => {}
         }
-        Ok((imports, Interfaces { is_notifier, has_setup: is_poller && has("setup")? }))
+        Ok((imports, Interfaces { is_notifier, has_setup: is_poller && has("setup")?, has_session: has("session")? }))
     }
 
     /// Calls the functions that describe a plugin.
@@ -186,6 +189,7 @@ impl Sandbox {
                         RoleExports::Notifier(notifier) => Some(notifier.load(&mut store, &instance)?),
                     };
                     let setup = exports.setup.as_ref().map(|setup| setup.load(&mut store, &instance)).transpose()?;
+                    exports.session.as_ref().map(|session| session.load(&mut store, &instance)).transpose()?;
                     wasmtime::Result::Ok((definition, notifier, setup))
                 })();
                 let (definition, notifier, setup) = match loaded {
@@ -214,6 +218,7 @@ impl Sandbox {
 pub(crate) struct Interfaces {
     is_notifier: bool,
     has_setup: bool,
+    has_session: bool,
 }
 
 /// Returns the result of `describe`, or the refusal for a plugin that did not return one.

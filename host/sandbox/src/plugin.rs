@@ -2,7 +2,7 @@
 
 use crate::CONTRACT_VERSIONS;
 use crate::host::State;
-use crate::host::v0_1::{definition, notifier, poller, setup as setup_export};
+use crate::host::v0_1::{definition, notifier, poller, session, setup as setup_export};
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use machine_code::BuiltIn;
@@ -71,6 +71,8 @@ pub(crate) struct Exports {
     pub role: RoleExports,
     /// `None` if the plugin does not describe how a service becomes a target.
     pub setup: Option<setup_export::GuestIndices>,
+    /// `None` if the plugin does not end its sessions.
+    pub session: Option<session::GuestIndices>,
 }
 
 /// The exports of a plugin's role.
@@ -87,6 +89,8 @@ pub(crate) struct Parts {
     pub built_in: Option<BuiltIn>,
     pub descriptor: Descriptor,
     pub schema: Schema,
+    /// Whether the plugin ends its sessions.
+    pub has_session: bool,
     /// The SHA-256 of the file.
     pub digest: [u8; 32],
     /// The size of the file in bytes. `None` if the file no longer exists.
@@ -145,6 +149,10 @@ impl Plugin {
         let Some(exports) = self.exports() else { return 0..0 };
         let image = exports.pre.component().image_range();
         image.start.addr()..image.end.addr()
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.0.has_session
     }
 
     pub(crate) fn schema(&self) -> &Schema {

@@ -133,7 +133,7 @@ impl Recording {
             ));
         }
         let later = recording.later.iter().flat_map(|poll| &poll.exchanges);
-        for Exchange { request, response, error } in recording.exchanges.iter().chain(later) {
+        for Exchange { request, response, error, .. } in recording.exchanges.iter().chain(later) {
             if response.is_some() == error.is_some() {
                 return Err(format!("{name}: the exchange {} must have either a response or an error", request.url));
             }

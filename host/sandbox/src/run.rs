@@ -1,7 +1,7 @@
 //! Runs one call of a plugin in a fresh store, and one poll.
 
 use crate::Compiler;
-use crate::cache::{Owner, Vaults};
+use crate::cache::Owner;
 use crate::call::{Call, Called, Caller, Usage};
 use crate::convert;
 use crate::engine::{Pool, Ticking};
@@ -13,9 +13,10 @@ use crate::limits::{Limiter, Limits};
 use crate::plugin::{Plugin, RoleExports};
 use crate::setup::{self, Member};
 use crate::stored::Stored;
+use crate::vaults::{DurableFolder, Vaults};
 use crate::wasi;
 use crate::zone::Zone;
-use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
+use egress::{Captured, ErrorClass, Grant, Seen, Session, Tape, Timing};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use machine_code::Backtrace;
@@ -43,6 +44,8 @@ pub struct Config {
     pub backtrace: Backtrace,
     /// The time zone that plugins see.
     pub zone: Zone,
+    /// Where captured secrets are stored that survive a restart. `None` to keep them in memory only.
+    pub durable: Option<DurableFolder>,
 }
 
 impl Default for Config {
@@ -54,6 +57,7 @@ impl Default for Config {
             pool: Pool::default(),
             backtrace: Backtrace::default(),
             zone: Zone::system(),
+            durable: None,
         }
     }
 }
@@ -72,7 +76,7 @@ pub struct Sandbox {
     compiler: Compiler,
     linker: Linker<State>,
     slots: Arc<Semaphore>,
-    captured: Vaults,
+    pub(crate) captured: Vaults,
     /// Held while the machine code of a built-in plugin is mapped again.
     pub(crate) waking: tokio::sync::Mutex<()>,
     waited: AtomicU64,
@@ -80,6 +84,7 @@ pub struct Sandbox {
 }
 
 /// The input of one poll.
+#[derive(Clone)]
 pub struct Job {
     /// The plugin that polls.
     pub plugin: Plugin,
@@ -170,7 +175,8 @@ impl Sandbox {
             compiler: compiler.with_backtrace(config.backtrace),
             linker,
             slots: Arc::new(Semaphore::new(config.instance_slots as usize)),
-            captured: Vaults::new(),
+            captured: Vaults::new(config.durable)
+                .map_err(|error| SetupError(format!("the folder of captured secrets: {error}")))?,
             waking: tokio::sync::Mutex::default(),
             waited: AtomicU64::new(0),
             zone: config.zone,
@@ -191,12 +197,6 @@ impl Sandbox {
     /// slot.
     pub fn counters(&self) -> (u64, u64) {
         (self.caller.demoted(), self.waited.load(Ordering::Relaxed))
-    }
-
-    /// Removes the stored values and captured secrets of a target.
-    pub fn forget(&self, target: &TargetId) {
-        self.caller.cache.forget(target);
-        self.captured.forget(target);
     }
 
     /// Waits for an instance slot for a call of `describe` or `check-settings`.
@@ -223,10 +223,11 @@ impl Sandbox {
             let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
             Done::failed(plugin_fault("host_panic", message), started)
         };
-        AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().unwrap_or_else(failed).boxed()
+        AssertUnwindSafe(self.poll_from(started, job, None)).catch_unwind().unwrap_or_else(failed).boxed()
     }
 
-    async fn poll_from(&self, started: Instant, job: Job) -> Done {
+    /// Runs a poll. `captured` is `None` for the captured secrets of its target.
+    pub(crate) async fn poll_from(&self, started: Instant, job: Job, captured: Option<Arc<Captured>>) -> Done {
         let deadline = started + job.timeout;
         if self.slots.available_permits() == 0 {
             self.waited.fetch_add(1, Ordering::Relaxed);
@@ -246,7 +247,7 @@ impl Sandbox {
             Ok(exports) => exports,
             Err(fault) => return Done::failed(fault, started),
         };
-        let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
+        let Prepared { call, session, wire_target } = self.with_captured(job, captured, (deadline, slot));
         let enter = move |mut store: Store<State>| async move {
             let polled = async {
                 let RoleExports::Poller(poller) = &exports.role else { return Err(no_poller()) };
@@ -291,19 +292,33 @@ impl Sandbox {
 
     /// Prepares a call that may send requests.
     pub(crate) fn with_session(&self, job: Job, deadline: Instant, slot: OwnedSemaphorePermit) -> Prepared {
+        self.with_captured(job, None, (deadline, slot))
+    }
+
+    /// Prepares a call that uses these captured secrets; `None` for those of its target.
+    pub(crate) fn with_captured(
+        &self,
+        job: Job,
+        captured: Option<Arc<Captured>>,
+        (deadline, slot): (Instant, OwnedSemaphorePermit),
+    ) -> Prepared {
         let Job { plugin, target, grant, limits, now, tape, zone, stored, .. } = job;
         let is_replay = matches!(tape, Tape::Replay(_));
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
+        let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
+        let captured = match captured {
+            Some(captured) => captured,
+            None => self.captured.of(&owner, (&plugin.descriptor().kind, &grant.origins), now),
+        };
         let session = Session::new(
             self.caller.lanes.egress(&target.id),
             grant,
             egress_limits,
             deadline - reserve_for_report(wall),
         );
-        let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
         let session = session.with_tape(tape).with_share(&plugin.descriptor().kind).with_time(now.as_millis() / 1000);
-        let session = Arc::new(session.with_captured(self.captured.of(&owner)));
+        let session = Arc::new(session.with_captured(captured));
         let call = Call {
             limits,
             log: Log::new(&plugin.descriptor().kind, &target.id, limits.log_lines),

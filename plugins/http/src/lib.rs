@@ -12,7 +12,7 @@
 mod redirect;
 mod settings;
 
-use polliwog_sdk::http::{HttpError, Response, TlsInfo};
+use polliwog_sdk::http::{Certificate, HttpError, Response};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
 use redirect::{Stopped, origin};
@@ -57,7 +57,9 @@ fn answered(settings: &Settings, response: &Response) -> Report {
     let mut report: Report = [status(settings, response)].into_iter().collect();
     report.dependencies.extend(body(settings, response));
     report.dependencies.extend(latency(settings, response.latency()));
-    report.dependencies.extend(response.tls().map(|tls| certificate(settings, tls, clock::now())));
+    let session = response.tls();
+    let leaf = session.as_ref().and_then(|session| session.leaf());
+    report.dependencies.extend(leaf.map(|leaf| certificate(settings, leaf, clock::now())));
     report
 }
 
@@ -72,7 +74,8 @@ fn redirected_elsewhere(target: &Endpoint, settings: &Settings, to: &str, error:
     unanswered(target, settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
 }
 
-/// Returns the report without an answer. The other checks are unknown, and the last known certificate is kept.
+/// Returns the report without an answer. The other checks are unknown. The last known certificate is kept, unless the server
+/// showed one.
 fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Report {
     let failed = Dependency {
         error: Some(value!({ "code": error.code }).to_string()),
@@ -82,8 +85,14 @@ fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Repo
     let mut report: Report = [failed].into_iter().collect();
     report.dependencies.extend(settings.checks_body().then(|| silent("body")));
     report.dependencies.extend(settings.checks_latency().then(|| silent("latency")));
-    if target.url.starts_with("https:") {
-        report.kept.push("certificate".to_owned());
+    let session = error.tls();
+    match session.as_ref().and_then(|session| session.leaf()) {
+        Some(leaf) => {
+            let problem = session.as_ref().and_then(|session| session.problem.as_deref());
+            report.dependencies.push(shown(certificate(settings, leaf, clock::now()), problem));
+        }
+        None if target.url.starts_with("https:") => report.kept.push("certificate".to_owned()),
+        None => {}
     }
     report
 }
@@ -131,7 +140,7 @@ fn latency(settings: &Settings, took: Duration) -> Option<Dependency> {
     Some(part(checked, "rest").with_latency(took))
 }
 
-fn certificate(settings: &Settings, tls: &TlsInfo, now: i64) -> Dependency {
+fn certificate(settings: &Settings, tls: &Certificate, now: i64) -> Dependency {
     let left = tls.not_after.saturating_sub(now);
     let days = left / DAY_MS;
     let checked = if left <= 0 {
@@ -150,6 +159,18 @@ fn certificate(settings: &Settings, tls: &TlsInfo, now: i64) -> Dependency {
         "notBefore": tls.not_before, "notAfter": tls.not_after,
     });
     Dependency { check_details: Some(details.to_string()), ..part(checked, "certificate") }
+}
+
+/// Returns the dependency of a certificate that was refused for this reason.
+fn shown(found: Dependency, problem: Option<&str>) -> Dependency {
+    match problem {
+        // Its dates say more.
+        Some(problem) if found.status != Status::Critical => {
+            let message = format!("the certificate is not accepted ({problem}): see the error of the response");
+            Dependency { status: Status::Critical, error_message: Some(message), ..found }
+        }
+        _ => found,
+    }
 }
 
 fn part(dependency: Dependency, kind: &str) -> Dependency {

@@ -48,8 +48,8 @@ fn the_certificate_status_depends_on_the_days_until_expiry() {
         let report = answer(
             "{}",
             &format!(
-                r#""response":{{"status":200,"tls":{{"fingerprint":"00","subject":"CN=a","issuer":"CN=b",
-                   "notBefore":0,"notAfter":{not_after}}}}}"#
+                r#""response":{{"status":200}},"tls":{{"serverName":"a","chain":[{{"fingerprint":"00","subject":"CN=a",
+                   "issuer":"CN=b","notBefore":0,"notAfter":{not_after}}}]}}"#
             ),
         );
         assert_eq!(statuses(&report), [("response", Status::Ok), ("certificate", expected)], "{days} days");
@@ -86,6 +86,27 @@ fn without_an_answer_the_known_certificate_is_kept() {
     );
     let target = Endpoint { url: "https://a/".to_owned(), ..target("{}") };
     assert_eq!(poll::<Http>(recording, target).expect("a report").kept, ["certificate"]);
+}
+
+#[test]
+fn a_refused_certificate_is_shown_with_the_reason() {
+    for (problem, days, expected) in [
+        ("expired", -3, "the certificate has expired"),
+        ("unknown_issuer", 100, "the certificate is not accepted (unknown_issuer)"),
+        ("name_mismatch", 3, "the certificate expires in 3 days"),
+    ] {
+        let not_after = TIME + days * DAY_MS;
+        let report = answer(
+            "{}",
+            &format!(
+                r#""error":{{"class":"certificate","code":"tls_expired","message":"m","retryable":false}},
+                   "tls":{{"problem":"{problem}","chain":[{{"notAfter":{not_after}}}]}}"#
+            ),
+        );
+        assert_eq!(statuses(&report), [("response", Status::Critical), ("certificate", Status::Critical)], "{problem}");
+        let message = report.dependencies[1].error_message.clone().unwrap_or_default();
+        assert!(message.starts_with(expected), "{message}");
+    }
 }
 
 /// Returns the problems of settings.

@@ -223,10 +223,13 @@ mod tests {
             "request": { "method": "GET", "url": "/api2/json/version" },
             "response": {
                 "status": 200, "body": r#"{"data":{"version":"4.2","release":"0"}}"#,
-                "tls": {
+            },
+            "tls": {
+                "serverName": "pbs",
+                "chain": [{
                     "fingerprint": "ab".repeat(32), "subject": "CN=pbs", "issuer": "CN=pbs", "notBefore": 0,
                     "notAfter": now + days * 24 * 3600 * 1000,
-                },
+                }],
             },
         }]);
         let report = poll::<Shown>(Recording::parse(&recording.to_string()), target("{}")).expect("it answers");

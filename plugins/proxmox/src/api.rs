@@ -11,7 +11,7 @@ use crate::memory::{Memory, PluginMemory};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::product::Product;
 use crate::reply::{read, text};
-use polliwog_sdk::http::{HttpError, HttpErrorClass, Request, Response, TlsInfo, send_all};
+use polliwog_sdk::http::{Certificate, HttpError, HttpErrorClass, Request, Response, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Endpoint, Status};
 use serde::Deserialize;
@@ -43,7 +43,7 @@ pub struct Api {
     /// Whether requests may take long by themselves. Then a timeout does not mean that the node behind a path is down.
     patient: bool,
     header: Option<(&'static str, String)>,
-    certificate: Option<TlsInfo>,
+    certificate: Option<Certificate>,
     version: [(&'static str, String); 3],
 }
 
@@ -241,7 +241,7 @@ impl Api {
         let response = results.next().expect("an answer to each");
         let response = response.map_err(|error| Error::unanswered(self.product, &self.base, error))?;
         let version: Version = self.read("/version", &response)?;
-        let certificate = response.tls().cloned();
+        let certificate = response.tls().and_then(|session| session.leaf().cloned());
         let dependency = dependency(&self, &version, &response);
         let api = Self { certificate, version: version.fields(), ..self };
         let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();

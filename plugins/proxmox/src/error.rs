@@ -90,7 +90,7 @@ impl Error {
 
     /// The host has no answer of an origin.
     pub(crate) fn unanswered(product: Product, base: &str, error: HttpError) -> Self {
-        let HttpError { class, code, message, retryable } = error;
+        let HttpError { class, code, message, retryable, .. } = error;
         let hint = match class {
             HttpErrorClass::ConnectionRefused | HttpErrorClass::Protocol => wrong_port(product, base),
             HttpErrorClass::Closed if base.starts_with("http://") => wrong_port(product, base),

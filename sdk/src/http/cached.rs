@@ -68,12 +68,12 @@ fn validators(head: &Head) -> Vec<(&'static str, String)> {
     [of("if-none-match", "etag"), of("if-modified-since", "last-modified")].into_iter().flatten().collect()
 }
 
-/// Keeps a 2xx answer that the server can compare. Another answer replaces nothing.
+/// Keeps a whole 2xx answer that the server can compare. Another answer replaces nothing.
 fn keep(key: &str, response: &Response, ttl: Duration) {
     let inner = &response.inner;
     let headers = inner.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
     let head = Head { status: inner.status, reason: inner.reason.clone(), headers };
-    if !(200..300).contains(&head.status) || validators(&head).is_empty() {
+    if !inner.body_complete || !(200..300).contains(&head.status) || validators(&head).is_empty() {
         return;
     }
     let Ok(mut kept) = serde_json::to_vec(&head) else { return };

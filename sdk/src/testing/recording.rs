@@ -1,10 +1,11 @@
 //! The format of recordings.
 
 use crate::bindings::polliwog::plugin::http as contract;
+use crate::http::{Certificate, TlsSession};
 use crate::{Endpoint, Label};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use contract::{Header, HttpErrorClass, Timing, TlsInfo};
+use contract::{Header, HttpErrorClass, Timing};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -79,6 +80,7 @@ pub(super) struct Exchange {
     pub request: RecordedRequest,
     pub response: Option<RecordedResponse>,
     pub error: Option<RecordedError>,
+    pub tls: Option<RecordedTls>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -102,19 +104,40 @@ pub(super) struct RecordedResponse {
     pub headers: Vec<(String, String)>,
     pub body: Option<String>,
     body_base64: Option<String>,
+    #[serde(default = "yes")]
+    pub body_complete: bool,
     #[serde(default)]
     pub total_ms: f64,
-    pub tls: Option<RecordedTls>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+fn yes() -> bool {
+    true
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct RecordedTls {
+    protocol: Option<String>,
+    cipher: Option<String>,
+    alpn: Option<String>,
+    server_name: String,
+    chain: Vec<RecordedCertificate>,
+    problem: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct RecordedCertificate {
     fingerprint: String,
     subject: String,
     issuer: String,
+    serial: String,
     not_before: i64,
     not_after: i64,
+    names: Vec<String>,
+    key: String,
+    signature_algorithm: String,
+    is_authority: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -238,10 +261,11 @@ impl Recording {
                 headers: Vec::new(),
                 body: None,
                 body_base64: Some(STANDARD.encode(body)),
+                body_complete: true,
                 total_ms: 1.0,
-                tls: None,
             }),
             error: None,
+            tls: None,
         };
         Self { exchanges: vec![exchange], later: Vec::new(), target: None }
     }
@@ -256,19 +280,34 @@ impl From<RecordedResponse> for contract::Response {
         };
         let total_ms = response.total_ms;
         Self {
+            exchange: 0,
             status: response.status,
             reason: response.reason,
             headers: response.headers.into_iter().map(|(name, value)| Header { name, value }).collect(),
             body,
+            body_complete: response.body_complete,
             timing: Timing { dns_ms: 0.0, connect_ms: 0.0, tls_ms: 0.0, first_byte_ms: total_ms, total_ms },
-            tls: response.tls.map(|tls| TlsInfo {
-                fingerprint: tls.fingerprint,
-                subject: tls.subject,
-                issuer: tls.issuer,
-                not_before: tls.not_before,
-                not_after: tls.not_after,
-            }),
         }
+    }
+}
+
+impl From<RecordedTls> for TlsSession {
+    fn from(tls: RecordedTls) -> Self {
+        let RecordedTls { protocol, cipher, alpn, server_name, chain, problem } = tls;
+        let certificate = |certificate: RecordedCertificate| Certificate {
+            fingerprint: certificate.fingerprint,
+            subject: certificate.subject,
+            issuer: certificate.issuer,
+            serial: certificate.serial,
+            not_before: certificate.not_before,
+            not_after: certificate.not_after,
+            names: certificate.names,
+            key: certificate.key,
+            signature_algorithm: certificate.signature_algorithm,
+            is_authority: certificate.is_authority,
+        };
+        let chain = chain.into_iter().map(certificate).collect();
+        Self { protocol, cipher, alpn, server_name, chain, problem }
     }
 }
 

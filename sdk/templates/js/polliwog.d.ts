@@ -2,7 +2,11 @@
 
 export type Status = "ok" | "warning" | "critical" | "unknown";
 /** A failure. Throw it to end the poll without a report. */
-export interface CallError { tag: "transient" | "permanent" | "misconfigured"; val: { code: string; message: string; retryAfterMs?: number } }
+export interface CallError {
+  tag: "transient" | "permanent" | "misconfigured"; val: { code: string; message: string; retryAfterMs?: number };
+  /** The number of the exchange that failed, for `http.tlsOf`. */
+  exchange?: number;
+}
 /** A target or a channel. */
 export interface Target {
   id: string; name: string; url: string; also: string[]; labels: { name: string; value: string }[];
@@ -35,11 +39,23 @@ export interface Report {
 }
 export interface Header { name: string; value: string }
 export interface Response {
+  /** The number of the exchange, for `http.tlsOf`. */
+  exchange: number;
   status: number; reason: string; headers: Header[]; body: Uint8Array;
+  /** False if `read` ended the reading before the end of the body. */
+  bodyComplete: boolean;
   timing: { dnsMs: number; connectMs: number; tlsMs: number; firstByteMs: number; totalMs: number };
-  tls?: { fingerprint: string; subject: string; issuer: string; notBefore: bigint; notAfter: bigint };
 }
-export interface Capture { name: string; source: { tag: string; val: string }; ttlMs: number; optional: boolean }
+export interface Certificate {
+  fingerprint: string; subject: string; issuer: string; serial: string; notBefore: bigint; notAfter: bigint; names: string[];
+  key: string; signatureAlgorithm: string; isAuthority: boolean;
+}
+export interface TlsSession {
+  protocol?: string; cipher?: string; alpn?: string; serverName: string; chain: Certificate[];
+  /** Why the chain is not accepted. */
+  problem?: string;
+}
+export interface Capture { name: string; source: { tag: string; val: string }; ttlMs: number; optional: boolean; durable: boolean }
 export type SecretEncoding = "utf8" | "utf16le" | "base64" | "base32" | "hex";
 /** A part of a signature's key or input. */
 export type Part = string | Uint8Array | { tag: "body" } | { tag: "secret"; val: { name: string; encoding: SecretEncoding } } | { tag: "signature"; val: string };
@@ -52,6 +68,8 @@ export interface RequestOptions {
   headers?: Record<string, string>;
   body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
   signatures?: Signature[]; authentication?: Authentication;
+  /** How much of the response's body to read: all of it unless this says otherwise. */
+  read?: "all" | "none" | { first: number } | { until: (string | Uint8Array)[] };
 }
 export interface SecretSpec { name: string; description: string; required?: boolean; privateKey?: boolean; pattern?: string; hint?: string; example?: string }
 /** How a service becomes a target, for `polliwog setup`. In commands, settings and examples, "${account}" is the account's name. */
@@ -81,6 +99,8 @@ export interface Definition<Settings> {
   setup?: Setup;
   /** Returns the other members of the service, for `polliwog setup`. */
   members?(target: Target, settings: Settings): Member[];
+  /** Ends the session that polls opened, for example logs out. */
+  close?(target: Target, settings: Settings): void;
 }
 
 /** The time of the call, in milliseconds since 1970. */
@@ -108,7 +128,7 @@ export const signature: (name: string) => string;
 export const stable: (text: string) => string;
 export const capture: Record<
   "json" | "header" | "cookie" | "pattern",
-  (name: string, place: string, ttlMs: number, options?: { statuses?: [number, number][]; optional?: boolean }) => Capture
+  (name: string, place: string, ttlMs: number, options?: { statuses?: [number, number][]; optional?: boolean; durable?: boolean }) => Capture
 >;
 export const part: { body: Part; secret(name: string, encoding?: SecretEncoding): Part; signature(name: string): Part };
 export const sign: (
@@ -122,6 +142,8 @@ export const auth: {
 export const http: {
   hasSecret(name: string): boolean;
   forgetSecret(name: string): void;
+  /** The TLS session of a response or of a failure; undefined without TLS. `chain[0]` is the server's certificate. */
+  tlsOf(of: Response | CallError): TlsSession | undefined;
   /** Any status is a response. */
   send(path: string, options?: RequestOptions): Response;
   /** Statuses other than 2xx fail. */
@@ -146,10 +168,11 @@ export const gauge: (name: string, value: number, labels?: Record<string, string
 export const counter: (name: string, value: number, labels?: Record<string, string>, about?: About) => Sample;
 export const problem: (setting: string, message: string) => Problem;
 export const unexpectedShape: (value: unknown, expected: string) => CallError;
-export function number(value: unknown): number;
+/** `what` says in the message of a failure which value it is. */
+export function number(value: unknown, what?: string): number;
 export function entries(value: unknown): [string, unknown][];
 export const flag: (value: unknown) => boolean;
-export function plugin<Settings = Record<string, any>>(definition: Definition<Settings>): { definition: object; poller: object; setup: object };
+export function plugin<Settings = Record<string, any>>(definition: Definition<Settings>): { definition: object; poller: object; setup: object; session: object };
 export interface Alert {
   fingerprint: string; 
   /** "firing", "resolved", "flapping", "repeated", "test", or what a later host has. */
@@ -168,7 +191,9 @@ export interface NotifierDefinition<Settings> {
   settings?: Record<string, object>; required?: string[]; secrets?: SecretSpec[]; timeoutMs?: number; needsEveryAlert?: boolean;
   /** As of a poller. */
   settingsVersion?: number; migrate?(version: number, settings: Record<string, unknown>): Settings;
+  /** Ends the session that notifications opened, for example logs out. */
+  close?(channel: Target, settings: Settings): void;
   check?(settings: Settings): (string | Problem)[];
   send(channel: Target, settings: Settings, notification: Notification): void;
 }
-export function notifier<Settings = Record<string, any>>(definition: NotifierDefinition<Settings>): { definition: object; notifier: object };
+export function notifier<Settings = Record<string, any>>(definition: NotifierDefinition<Settings>): { definition: object; notifier: object; session: object };

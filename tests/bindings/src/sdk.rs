@@ -20,6 +20,7 @@ const HEAD: &str = r#"//! The bindings that wit-bindgen generates from `polliwog
     unreachable_pub,
     rustdoc::all,
     clippy::all,
+    clippy::semicolon_if_nothing_returned,
     clippy::too_many_lines,
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
@@ -29,7 +30,7 @@ const HEAD: &str = r#"//! The bindings that wit-bindgen generates from `polliwog
 "#;
 
 /// The interfaces that plugins export.
-const EXPORTS: [&str; 4] = ["definition", "notifier", "poller", "setup"];
+const EXPORTS: [&str; 5] = ["definition", "notifier", "poller", "session", "setup"];
 
 #[test]
 fn the_bindings_of_the_sdk_are_generated_from_the_contract() {

@@ -104,7 +104,7 @@ fn clean(text: &str) -> bool {
 macro_rules! expect {
     ($($guest:ident: $expect:expr;)*) => {
         use Expect::{CheckFails, Complains, Fails, Fault, Refused, Reports};
-        use FailureCategory::{Permanent, Transient};
+        use FailureCategory::{Misconfigured, Permanent, Transient};
         $(
             #[allow(missing_docs, reason = "the guest's file documents it")]
             pub fn $guest() -> Expect {
@@ -247,6 +247,22 @@ expect! {
         let seen = |d: &model::Dependency| d.description.as_deref().is_some_and(|text| text.contains("****"));
         report.dependencies.iter().all(|d| seen(d) || d.name == "split")
     });
+    ends_answers_inside_secrets: Reports(|report| {
+        report.dependencies.iter().all(|dependency| {
+            let seen = dependency.title.as_deref().unwrap_or_default();
+            let stars = || seen.trim_start_matches('*');
+            match dependency.name.split('/').next().unwrap_or_default() {
+                // The host waits for the end of the answer, which is behind the secret.
+                "until" => seen.starts_with('*') && stars() == "true",
+                "first" => dependency.name.ends_with(&(seen.len() - stars().len()).to_string()) && stars() == "false",
+                "none" => seen == "false",
+                "refused" => seen == "bad_request",
+                _ => false,
+            }
+        })
+    });
+    opens_a_session: Fails(Misconfigured, "not_found");
+    close_never_ends: Reports(|report| report.dependencies.len() == 1);
     guesses_secrets_by_signatures: Reports(|report| {
         report.dependencies.iter().all(|dependency| {
             let seen = dependency.title.as_deref().unwrap_or_default();

@@ -62,7 +62,7 @@ fn values_are_found_and_masked_in_their_place() {
         assert_eq!(found.as_ref().map(|(value, _)| value.as_str()), expected, "{source:?}");
         let Some((value, place)) = found else { continue };
         let (mut headers, mut starred) = (headers.clone(), body.as_bytes().to_vec());
-        Place::star(vec![place], &mut headers, &mut starred);
+        Place::star(place.into_iter().collect(), &mut headers, &mut starred);
         let starred = String::from_utf8(starred).unwrap();
         let left = format!("{starred} {headers:?}");
         let elsewhere = headers.iter().any(|(_, header)| header.contains(&value)) || value == "y";

@@ -50,16 +50,20 @@ pub(super) fn self_signed(names: &[&str]) -> CertifiedKey<KeyPair> {
 }
 
 pub(super) fn pinned(certificate: &[u8]) -> (Tls, Fingerprint) {
-    let fingerprint = Fingerprint::parse(&tls::Certificate::of(certificate).fingerprint).unwrap();
+    let fingerprint = Fingerprint::parse(&Certificate::of(certificate).fingerprint).unwrap();
     (Tls::pinned(BTreeSet::from([fingerprint])).unwrap(), fingerprint)
 }
 
 async fn fetch_over(port: u16, tls: Tls) -> Result<Response, Error> {
+    fetched_over(port, tls).await.0
+}
+
+/// Returns the answer and its TLS session.
+async fn fetched_over(port: u16, tls: Tls) -> (Result<Response, Error>, Option<TlsSession>) {
     let url = format!("https://localhost:{port}/");
-    poll_with(Egress::new(Config::default()), grant(&url, tls, Secrets::default()), LIMITS)
-        .session
-        .fetch(Request::get(""))
-        .await
+    let poll = poll_with(Egress::new(Config::default()), grant(&url, tls, Secrets::default()), LIMITS);
+    let Exchanged { number, result } = poll.session.exchange(Request::get("")).await;
+    (result, poll.session.tls_of(number.unwrap()).await)
 }
 
 #[tokio::test]
@@ -68,9 +72,18 @@ async fn certificates_are_verified_by_the_configured_policy() {
     let der = right.cert.der().to_vec();
     let port = tls_server(der.clone(), right.signing_key.serialize_der(), &[]).await;
     let (pin, fingerprint) = pinned(&der);
-    let response = fetch_over(port, pin).await.unwrap();
-    let certificate = response.tls.unwrap();
+    let (result, session) = fetched_over(port, pin).await;
+    result.unwrap();
+    let TlsSession { protocol, cipher, alpn, server_name, chain, problem } = session.unwrap();
+    assert_eq!((protocol.as_deref(), alpn.as_deref(), problem), (Some("TLSv1.3"), None, None));
+    assert!(cipher.is_some_and(|name| name.starts_with("TLS_")) && server_name == "localhost");
+    let [certificate] = chain.as_slice() else { panic!("{chain:?}") };
     assert_eq!(certificate.fingerprint, fingerprint.to_hex());
+    assert_eq!((certificate.key.as_str(), certificate.is_authority), ("ecdsa-p256", false));
+    assert_eq!(
+        (&*certificate.signature_algorithm, &*certificate.names),
+        ("ecdsa-with-SHA256", &["localhost".to_owned()][..])
+    );
     assert!(certificate.not_after > certificate.not_before && certificate.subject.contains("rcgen"), "{certificate:?}");
     assert!(fetch_over(port, Tls::insecure().unwrap()).await.is_ok());
 
@@ -86,8 +99,12 @@ async fn certificates_are_verified_by_the_configured_policy() {
     assert!(Tls::ca_file(&file).is_err());
 
     let wrong = Tls::pinned(BTreeSet::from([Fingerprint::parse(&"00".repeat(32)).unwrap()])).unwrap();
-    let error = fetch_over(port, wrong).await.unwrap_err();
+    let (result, session) = fetched_over(port, wrong).await;
+    let error = result.unwrap_err();
     assert_eq!(error.code(), "tls_fingerprint_mismatch");
+    let session = session.unwrap();
+    assert_eq!((session.problem.as_deref(), session.protocol), (Some("fingerprint_mismatch"), None));
+    assert_eq!(session.chain.first().map(|leaf| &*leaf.fingerprint), Some(&*fingerprint.to_hex()));
     assert!(error.to_string().contains(&fingerprint.to_string()) && error.to_string().contains("00:00"), "{error}");
     let error = fetch_over(port, Tls::system().unwrap()).await.unwrap_err();
     assert_eq!(error.code(), "tls_untrusted");

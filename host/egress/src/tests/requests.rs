@@ -175,3 +175,25 @@ async fn headers_and_bodies_of_requests_are_limited() {
         assert_eq!(code(&poll, Request { headers, ..Request::get("") }).await, "bad_request", "{refused}");
     }
 }
+
+#[tokio::test]
+async fn requests_with_an_empty_body_say_so() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            let length = request.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("none");
+            let _ = stream.write_all(ok(length).as_bytes()).await;
+        }
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    for (method, body, expected) in [
+        (Method::POST, None, "0"),
+        (Method::PUT, Some(Vec::new()), "0"),
+        (Method::PATCH, Some(b"ab".to_vec()), "2"),
+        (Method::GET, None, "none"),
+        (Method::DELETE, None, "none"),
+    ] {
+        let answer = poll.session.fetch(Request { method: method.clone(), body, ..Request::get("") }).await.unwrap();
+        assert_eq!(String::from_utf8(answer.body).unwrap(), expected, "{method}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Secrets in requests, and captured and masked secrets in answers.
 
 use super::*;
+use secrecy::ExposeSecret;
 
 #[tokio::test]
 async fn a_ticket_is_captured_masked_used_and_deleted() {
@@ -49,7 +50,7 @@ async fn a_ticket_is_captured_masked_used_and_deleted() {
     assert!(seen.contains(r#""you":"known""#), "{seen}");
     assert_eq!(later.secrets_used(), ["ticket"]);
 
-    later.forget_secret("ticket");
+    later.forget_secret("ticket").await;
     assert_eq!(later.fetch(with_ticket()).await.unwrap_err().code(), "secret_unknown");
     let other = poll_with(Egress::new(Config::default()), target.clone(), LIMITS).session;
     assert!(!other.has_secret("ticket"), "another target has no access to the ticket");
@@ -143,4 +144,71 @@ async fn secrets_are_sent_and_masked_in_the_answer() {
         let request = Request { headers: vec![(name.to_owned(), value.to_owned())], ..Request::get("") };
         assert_eq!(code(&poll, request).await, "bad_request", "{name}");
     }
+}
+
+/// Stores values in memory.
+#[derive(Debug, Default)]
+struct Shelf {
+    stored: std::sync::Mutex<Vec<(String, String)>>,
+    is_full: std::sync::atomic::AtomicBool,
+}
+
+impl DurableStore for Shelf {
+    fn store(&self, values: &[DurableValue]) -> Result<(), String> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err("no space left on device".to_owned());
+        }
+        let text = |value: &DurableValue| (value.name.clone(), value.value.expose_secret().to_owned());
+        *self.stored.lock().unwrap() = values.iter().map(text).collect();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn durable_values_are_stored_before_the_plugin_gets_the_answer() {
+    let counter = Arc::new(AtomicUsize::new(0));
+    let port = server(move |mut stream| {
+        let counter = counter.clone();
+        async move {
+            while head(&mut stream).await.is_some() {
+                let number = counter.fetch_add(1, Ordering::Relaxed);
+                let body = format!(r#"{{"refresh":"refresh-{number}","access":"access-{number}"}}"#);
+                let _ = stream.write_all(ok(&body).as_bytes()).await;
+            }
+        }
+    })
+    .await;
+    let shelf = Arc::new(Shelf::default());
+    let left = Duration::from_secs(60);
+    let old = DurableValue { name: "old".to_owned(), value: SecretString::from("old-value"), left };
+    let captured = Arc::new(Captured::restored(shelf.clone(), vec![old]));
+    let Poll { session, .. } = poll(&format!("http://127.0.0.1:{port}/"));
+    let session = session.with_captured(captured);
+    assert!(session.has_secret("old") && !session.has_secret("refresh"));
+    let capture = |name: &str, durable| {
+        let source = CaptureSource::JsonPointer(format!("/{name}"));
+        Capture { durable, ..Capture::new(name, source, Duration::from_secs(60)) }
+    };
+    let request = |durable| {
+        let captures = vec![capture("refresh", durable), capture("access", false)];
+        Request { captures, ..Request::get("") }
+    };
+    let stored = || {
+        let stored = shelf.stored.lock().unwrap().clone();
+        stored.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    session.fetch(request(true)).await.unwrap();
+    assert_eq!(stored(), ["old=old-value", "refresh=refresh-0"]);
+    session.forget_secret("old").await;
+    session.forget_secret("access").await;
+    assert_eq!(stored(), ["refresh=refresh-0"]);
+    shelf.is_full.store(true, Ordering::Relaxed);
+    let error = session.fetch(request(true)).await.unwrap_err();
+    assert!(error.to_string().contains("no space left"), "{error}");
+    assert!(session.has_secret("refresh"), "it is kept in memory");
+    shelf.is_full.store(false, Ordering::Relaxed);
+    session.fetch(request(true)).await.unwrap();
+    assert_eq!(stored(), ["refresh=refresh-2"]);
+    session.fetch(request(false)).await.unwrap();
+    assert_eq!(stored(), Vec::<String>::new(), "the value is not durable any more");
 }

@@ -33,7 +33,7 @@ impl Driver {
         let input = Input::Finished(id.clone(), finished.finish);
         if !finished.merged {
             // The target is gone, or its definition changed: only the end of the poll counts.
-            self.wiring.sandbox.forget(id);
+            self.wiring.sandbox.forget(id, &finished.target.config.kind);
             self.apply(input);
         } else if self.targets.contains_key(id) {
             self.scheduler.apply(input, self.wiring.clock.now());

@@ -4,6 +4,7 @@ use super::Driver;
 use crate::message::Reconfigured;
 use crate::read_model::info;
 use crate::target::RuntimeTarget;
+use catalog::PluginSet;
 use model::{Ask, Kind, TargetId};
 use scheduler::{Change, Input};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ impl Driver {
             // Before its plugin goes: no poll of the kind starts from now on.
             self.apply(Input::KindServed(kind, false));
         }
-        self.wiring.plugins = plugins;
+        let earlier = std::mem::replace(&mut self.wiring.plugins, plugins);
         let resettled = settings != *self.scheduler.settings();
         if resettled {
             self.apply(Input::Settings(settings));
@@ -28,11 +29,11 @@ impl Driver {
             self.flush_all();
         }
         for id in removed {
-            self.forget(&id);
+            self.forget(&id, &earlier);
         }
         let ids: Vec<TargetId> = changed.iter().map(|(target, _)| target.id().clone()).collect();
         for (target, change) in changed {
-            self.replace(target, change);
+            self.replace(target, change, &earlier);
         }
         for kind in plugged {
             self.apply(Input::KindServed(kind.clone(), true));
@@ -47,15 +48,15 @@ impl Driver {
         self.deploy(deployments);
     }
 
-    /// Adds a target, or replaces its definition.
-    fn replace(&mut self, target: Arc<RuntimeTarget>, change: Option<Change>) {
+    /// Adds a target, or replaces its definition. `earlier`: the plugins that served so far.
+    fn replace(&mut self, target: Arc<RuntimeTarget>, change: Option<Change>, earlier: &PluginSet) {
         let id = target.id().clone();
         let kind = &target.config.kind;
         if self.wiring.plugins.get(kind).is_none() {
             self.apply(Input::KindServed(kind.clone(), false));
         }
-        if change == Some(Change::Reset) {
-            self.wiring.sandbox.forget(&id);
+        if let Some(before) = self.targets.get(&id).map(|tracked| &tracked.target) {
+            self.end_session_before((before, &target), change, earlier);
         }
         let Some(tracked) = self.targets.get_mut(&id) else {
             self.scheduler.apply(Input::Added(target.spec()), self.wiring.clock.now());
@@ -106,13 +107,13 @@ impl Driver {
 
     /// Removes a target from everything that readers see. Its rows stay until they are too old, in case it is added
     /// again.
-    fn forget(&mut self, id: &TargetId) {
+    fn forget(&mut self, id: &TargetId, earlier: &PluginSet) {
         self.apply(Input::Removed(id.clone()));
         self.dirty.remove(id);
         self.gathering.forget(id);
         self.wiring.read_model.remove(id);
-        self.wiring.sandbox.forget(id);
         if let Some(tracked) = self.targets.remove(id) {
+            self.end_last_session(&tracked.target, earlier);
             tracked.metrics.forget();
         }
     }

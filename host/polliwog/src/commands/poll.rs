@@ -110,6 +110,9 @@ async fn poll_in_a_row(
             }
         });
     }
+    if let Some(closing) = sandbox.forget_session(ready.job(plugin, clock.wall(), Tape::Off)) {
+        sandbox.close(closing).await;
+    }
     match &all[..] {
         [] => {}
         [one] => print_json(one)?,

@@ -89,6 +89,7 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let slots = sandbox::Config {
         instance_slots: config.instance_slots,
         zone: config.time_zone.clone(),
+        durable: plugins::durable(&config.data_dir),
         ..sandbox::Config::default()
     };
     let sandbox = Arc::new(Sandbox::new(slots, plugins::compiler(&config.data_dir)?, &egress)?);

@@ -4,7 +4,7 @@ use super::State;
 use crate::cache::CacheError;
 use crate::convert;
 use crate::stored::{StoreError, Stored};
-use egress::ErrorClass;
+use egress::{ErrorClass, Exchanged};
 use model::{Timestamp, clean};
 use std::time::Duration;
 use wasmtime::Result;
@@ -22,6 +22,7 @@ mod generated {
                 export polliwog:plugin/definition@0.1.0;
                 export polliwog:plugin/notifier@0.1.0;
                 export polliwog:plugin/poller@0.1.0;
+                export polliwog:plugin/session@0.1.0;
                 export polliwog:plugin/setup@0.1.0;
             }
         ",
@@ -31,10 +32,12 @@ mod generated {
     });
 }
 
-pub(crate) use generated::exports::polliwog::plugin::{definition, notifier, poller, setup};
-pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, progress, store, types};
+pub(crate) use generated::exports::polliwog::plugin::{definition, notifier, poller, session, setup};
+pub(crate) use generated::polliwog::plugin::{cache, clock, http, log, progress, store, tls, types};
 
 impl types::Host for State {}
+
+impl tls::Host for State {}
 
 /// Adds the interfaces of the contract that plugins import.
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
@@ -53,7 +56,7 @@ impl http::Host for State {
 
     async fn forget_secret(&mut self, name: String) -> Result<()> {
         if let Some(session) = &self.session {
-            session.forget_secret(&name);
+            session.forget_secret(&name).await;
         }
         Ok(())
     }
@@ -68,6 +71,13 @@ impl http::Host for State {
     ) -> Result<Vec<Result<http::Response, http::HttpError>>> {
         let requests = requests.into_iter().map(TryInto::try_into).collect();
         Ok(State::fetch_all(self, requests).await.into_iter().map(answer).collect())
+    }
+
+    async fn tls_of(&mut self, exchange: u32) -> Result<Option<tls::TlsSession>> {
+        Ok(match &self.session {
+            Some(session) => session.tls_of(exchange).await.map(Into::into),
+            None => None,
+        })
     }
 }
 
@@ -187,6 +197,12 @@ impl TryFrom<http::Request> for egress::Request {
                 http::BodyEncoding::Form => egress::BodyEncoding::Form,
                 http::BodyEncoding::Json => egress::BodyEncoding::Json,
             },
+            reading: match request.response_body {
+                http::BodyReading::Whole => egress::BodyReading::Whole,
+                http::BodyReading::None => egress::BodyReading::None,
+                http::BodyReading::First(count) => egress::BodyReading::First(count as usize),
+                http::BodyReading::Until(texts) => egress::BodyReading::Until(texts),
+            },
             captures: request.captures.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
             signatures: request.signatures.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
             authentication: request.authentication.map(Into::into),
@@ -209,6 +225,7 @@ impl TryFrom<http::Capture> for egress::Capture {
         Ok(Self {
             statuses: capture.statuses.iter().map(|range| range.lowest..=range.highest).collect(),
             optional: capture.optional,
+            durable: capture.durable,
             ..Self::new(capture.name, source, Duration::from_millis(capture.ttl_ms.into()))
         })
     }
@@ -268,8 +285,9 @@ impl From<http::Authentication> for egress::Authentication {
     }
 }
 
-fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Response, http::HttpError> {
-    let response = result.map_err(|error| http::HttpError {
+fn answer(exchanged: Exchanged) -> Result<http::Response, http::HttpError> {
+    let response = exchanged.result.map_err(|error| http::HttpError {
+        exchange: exchanged.number,
         class: match error.class() {
             ErrorClass::Denied => http::HttpErrorClass::Denied,
             ErrorClass::InvalidArgument => http::HttpErrorClass::InvalidArgument,
@@ -293,10 +311,12 @@ fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Respo
     })?;
     let timing = response.timing;
     Ok(http::Response {
+        exchange: response.exchange,
         status: response.status,
         reason: response.reason,
         headers: response.headers.into_iter().map(|(name, value)| http::Header { name, value }).collect(),
         body: response.body,
+        body_complete: response.is_complete,
         timing: http::Timing {
             dns_ms: timing.dns_ms,
             connect_ms: timing.connect_ms,
@@ -304,12 +324,30 @@ fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Respo
             first_byte_ms: timing.first_byte_ms,
             total_ms: timing.total_ms,
         },
-        tls: response.tls.map(|certificate| http::TlsInfo {
+    })
+}
+
+impl From<egress::TlsSession> for tls::TlsSession {
+    fn from(session: egress::TlsSession) -> Self {
+        let egress::TlsSession { protocol, cipher, alpn, server_name, chain, problem } = session;
+        let chain = chain.into_iter().map(Into::into).collect();
+        Self { protocol, cipher, alpn, server_name, chain, problem }
+    }
+}
+
+impl From<egress::Certificate> for tls::Certificate {
+    fn from(certificate: egress::Certificate) -> Self {
+        Self {
             fingerprint: certificate.fingerprint,
             subject: certificate.subject,
             issuer: certificate.issuer,
+            serial: certificate.serial,
             not_before: certificate.not_before,
             not_after: certificate.not_after,
-        }),
-    })
+            names: certificate.names,
+            key: certificate.key,
+            signature_algorithm: certificate.signature_algorithm,
+            is_authority: certificate.is_authority,
+        }
+    }
 }

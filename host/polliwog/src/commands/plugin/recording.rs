@@ -110,7 +110,7 @@ pub(crate) async fn replay(
     }
     let mut job = recording.job(plugin, poll, memory.settings(sandbox, plugin, recording).await?)?;
     if poll == 0 {
-        sandbox.forget(&job.target.id);
+        sandbox.forget(&job.target.id, &plugin.descriptor().kind);
         memory.known = KnownState::default();
     }
     job.stored = memory.known.values.clone();

@@ -243,8 +243,7 @@ mod tests {
             fingerprint: "ab".repeat(32),
             subject: "CN=mail".to_owned(),
             issuer: "CN=mail".to_owned(),
-            not_before: 0,
-            not_after: 0,
+            ..Certificate::default()
         };
         let seen = Seen { certificate: Some(certificate), trusted: false, doubt: None };
         let pin = Fingerprint::parse(&"cd".repeat(32)).unwrap();

@@ -3,7 +3,7 @@
 use super::recipe::Recipe;
 use anyhow::anyhow;
 use egress::{
-    Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Response, Secrets, Session, Tls,
+    Certificate, Egress, Error, Exchanged, Grant, Limits, Origin, OriginGrant, Request, Response, Secrets, Session, Tls,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) async fn look(recipe: &Recipe, url: &Url) -> anyhow::Result<Seen> {
         }
         answer => (answer, true),
     };
-    let answer = answer.map_err(|error| {
+    let (answer, certificate) = answer.map_err(|error| {
         let usual = recipe
             .setup
             .port
@@ -52,14 +52,21 @@ pub(super) async fn look(recipe: &Recipe, url: &Url) -> anyhow::Result<Seen> {
             recipe.title, recipe.setup.public_path, answer.status
         )
     });
-    Ok(Seen { certificate: answer.tls, trusted, doubt })
+    Ok(Seen { certificate, trusted, doubt })
 }
 
-async fn ask(recipe: &Recipe, url: &Url, tls: Tls) -> Result<Response, Error> {
+/// Returns the answer and the certificate of the server.
+async fn ask(recipe: &Recipe, url: &Url, tls: Tls) -> Result<(Response, Option<Certificate>), Error> {
     let (base, origin) = Origin::parse(url.as_str()).map_err(|error| Error::BadRequest(error.to_string()))?;
     let grant = Grant::new(base, vec![OriginGrant { origin, tls }], Secrets::default());
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
-    session.fetch(Request::get(recipe.public_url(url))).await
+    let Exchanged { number, result } = session.exchange(Request::get(recipe.public_url(url))).await;
+    let answer = result?;
+    let tls = match number {
+        Some(number) => session.tls_of(number).await,
+        None => None,
+    };
+    Ok((answer, tls.and_then(|tls| tls.chain.into_iter().next())))
 }

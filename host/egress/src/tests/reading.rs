@@ -1,0 +1,63 @@
+//! Answers that are not read to their end.
+
+use super::*;
+
+/// Sends the begin of an answer, and then nothing.
+async fn stalled(begin: &'static str) -> u16 {
+    server(move |mut stream| async move {
+        while head(&mut stream).await.is_some() {
+            let _ = stream.write_all(begin.as_bytes()).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_end_is_read_as_far_as_the_plugin_wants() {
+    let events = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: up\n\ndata: d";
+    let long = "HTTP/1.1 200 OK\r\ncontent-length: 90000000\r\ncontent-encoding: br\r\n\r\nabc";
+    let first = "HTTP/1.1 200 OK\r\ncontent-length: 90000000\r\n\r\nabcdef";
+    for (answer, reading, expected) in [
+        (events, BodyReading::Until(vec![b"\n\n".to_vec()]), "data: up\n\n"),
+        (events, BodyReading::None, ""),
+        (long, BodyReading::None, ""),
+        (first, BodyReading::First(4), "abcd"),
+    ] {
+        let poll = poll(&format!("http://127.0.0.1:{}/", stalled(answer).await));
+        for exchange in 0..2 {
+            let response = poll.session.fetch(Request { reading: reading.clone(), ..Request::get("") }).await.unwrap();
+            assert_eq!((String::from_utf8(response.body).unwrap().as_str(), response.status), (expected, 200));
+            assert_eq!((response.is_complete, response.exchange), (false, exchange), "{reading:?}");
+        }
+    }
+    let whole = poll(&format!("http://127.0.0.1:{}/", stalled(long).await));
+    assert_eq!(code(&whole, Request::get("")).await, "encoded_body");
+    let empty = poll(&format!("http://127.0.0.1:{}/", canned(ok("")).await));
+    let response = empty.session.fetch(Request { reading: BodyReading::None, ..Request::get("") }).await.unwrap();
+    assert!(response.is_complete);
+    for reading in [
+        BodyReading::First(0),
+        BodyReading::First((8 << 20) + 1),
+        BodyReading::Until(Vec::new()),
+        BodyReading::Until(vec![Vec::new()]),
+        BodyReading::Until(vec![vec![b'a'; 257]]),
+        BodyReading::Until(vec![vec![b'a']; 17]),
+    ] {
+        assert_eq!(code(&empty, Request { reading, ..Request::get("") }).await, "bad_request");
+    }
+}
+
+#[tokio::test]
+async fn a_capture_reads_the_part_that_was_read() {
+    let port = stalled("HTTP/1.1 200 OK\r\ncontent-length: 90000000\r\n\r\ntoken=abcdefgh12; rest").await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    let pattern = CaptureSource::Pattern("token=([a-z0-9]+);".to_owned());
+    let request = Request {
+        reading: BodyReading::Until(vec![b";".to_vec()]),
+        captures: vec![Capture::new("token", pattern, Duration::from_secs(60))],
+        ..Request::get("")
+    };
+    let response = poll.session.fetch(request).await.unwrap();
+    assert_eq!(String::from_utf8(response.body).unwrap(), "token=**********;");
+    assert!(poll.session.has_secret("token"));
+}
