@@ -554,7 +554,7 @@ pub mod polliwog {
                 }
             }
         }
-        /// What a TLS handshake shows.
+        /// The server of a TLS handshake.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod tls {
             #[used]

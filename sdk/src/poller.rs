@@ -134,7 +134,7 @@ pub trait Setup: Poller {
 ///
 ///     fn close(_: &Endpoint, _: NoSettings) {
 ///         if has_secret("ticket") {
-///             // The session ends by itself if this fails.
+///             // If this fails, the session ends when it has expired.
 ///             let _ = Request::new("DELETE", "/session").header("x-ticket", secret("ticket")).send();
 ///         }
 ///     }

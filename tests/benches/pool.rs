@@ -123,7 +123,14 @@ fn recorded(plugin: &Plugin) -> Job {
         })
     };
     let body = serde_json::Value::from((0..10).map(item).collect::<Vec<_>>()).to_string();
-    let request = RecordedRequest { method: "GET".to_owned(), url: URL.to_owned(), headers: Vec::new(), body: None };
+    let request = RecordedRequest {
+        method: "GET".to_owned(),
+        url: URL.to_owned(),
+        headers: Vec::new(),
+        body: None,
+        signatures: Vec::new(),
+        authentication: None,
+    };
     let response = RecordedResponse {
         status: 200,
         reason: String::new(),

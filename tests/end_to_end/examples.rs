@@ -120,3 +120,36 @@ fn the_others_describe_themselves() {
         assert!(code == 0 && said.contains(expected), "{said}{why}");
     }
 }
+
+#[test]
+fn several_alerts_of_which_some_are_refused_are_sent_recorded_and_replayed() {
+    let (_keep, folder) = folder();
+    let receiver = Receiver::start(Arc::new(|_, received| {
+        let number = received.json()["text"].as_str()?.strip_prefix("Database ")?.chars().next()?;
+        let (status, more) = match number {
+            '2' => ("422 Unprocessable", ""),
+            '4' => ("429 Too Many", "retry-after: 2\r\n"),
+            _ => ("202 Accepted", ""),
+        };
+        Some(format!("HTTP/1.1 {status}\r\n{more}content-length: 0\r\n\r\n").into_bytes())
+    }));
+    fs::write(folder.join("plugin.wasm"), tests::guests::SDK_NOTIFIER).unwrap();
+    fs::create_dir(folder.join("recordings")).unwrap();
+    let url = receiver.url("/");
+    let mut arguments = vec!["plugin", "send", "plugin.wasm", "--url", &url, "--event", "firing", "--alerts", "5"];
+    arguments.extend(["--record", "recordings/several.json"]);
+    let (code, _, why) = output(&folder, &arguments);
+    assert!(code == 1 && why.contains("the receiver refuses the alert"), "{why}");
+    let lengths: Vec<usize> = receiver.all().iter().map(|received| received.body.len()).collect();
+    assert!(
+        lengths.len() == 4 && lengths[1] > 1_000 && lengths[2] < 400,
+        "the fifth is for the next attempt: {lengths:?}"
+    );
+    let test = |more: &[&str]| output(&folder, &[&["plugin", "test", "plugin.wasm"], more].concat());
+    assert_eq!(test(&["--update"]).0, 0);
+    let (code, said, why) = test(&[]);
+    assert_eq!(code, 0, "{said}{why}");
+    let golden = fs::read_to_string(folder.join("recordings/several.report.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    assert_eq!(golden["progress"].as_array().unwrap().len(), 3, "{golden}");
+}

@@ -5,6 +5,7 @@ use crate::captures::Place;
 use crate::exchange::Raw;
 use crate::mask::{Masker, replaced};
 use crate::message::Response;
+use crate::peer::{Certificate, TlsSession};
 use crate::reading::Partial;
 use crate::secrets::Secrets;
 
@@ -20,7 +21,7 @@ impl<'a> Maskers<'a> {
         Self { operators: secrets.masker(), derived }
     }
 
-    pub(crate) async fn text(&self, text: String) -> String {
+    async fn text(&self, text: String) -> String {
         let masked = self.operators.text(text).await;
         match &self.derived {
             Some(derived) => derived.text(masked).await,
@@ -65,6 +66,16 @@ impl<'a> Maskers<'a> {
             timing: raw.timing,
             _held: raw.held,
         }
+    }
+
+    /// Returns a TLS session with all secrets masked.
+    pub(crate) async fn session(&self, mut session: TlsSession) -> TlsSession {
+        for Certificate { subject, issuer, serial, names, .. } in &mut session.chain {
+            for text in [subject, issuer, serial].into_iter().chain(names) {
+                *text = self.text(std::mem::take(text)).await;
+            }
+        }
+        session
     }
 
     /// Masks the parts of an error that a server can write, because they may contain a secret.

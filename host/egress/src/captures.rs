@@ -28,6 +28,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::time::Instant;
 
 mod pointer;
+use pointer::Found;
 
 /// Maximum number of captures of one request, and of stored values of one target.
 const MAX_CAPTURES: usize = 16;
@@ -443,7 +444,8 @@ impl Answer<'_> {
             CaptureSource::JsonPointer(_) if self.body.len() > MAX_BODY_BYTES => too_long(MAX_BODY_BYTES),
             CaptureSource::Pattern(_) if self.body.len() > MAX_SEARCHED_BYTES => too_long(MAX_SEARCHED_BYTES),
             CaptureSource::JsonPointer(pointer) => {
-                Ok(pointer::pointed(self.body, pointer).map(|(value, place)| (value, Some(place))))
+                let found = pointer::pointed(self.body, pointer);
+                Ok(found.map(|Found { value, place, stars }| (value, Some(Place::Body(place, stars)))))
             }
             CaptureSource::Pattern(pattern) => {
                 let found = self.matches.get(pattern).cloned().flatten();

@@ -386,7 +386,7 @@ async fn send(
     result.map_err(|error| translate(&error, plan))
 }
 
-/// What was read of a body.
+/// The part of a body that was read.
 struct Read {
     body: Vec<u8>,
     is_complete: bool,

@@ -207,6 +207,31 @@ pub enum SignatureEncoding {
     Base64Url,
 }
 
+impl SecretEncoding {
+    /// Returns its name in a recording.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Utf8 => "utf8",
+            Self::Utf16Le => "utf16le",
+            Self::Base64 => "base64",
+            Self::Base32 => "base32",
+            Self::Hex => "hex",
+        }
+    }
+}
+
+impl SignatureEncoding {
+    /// Returns its name in a recording.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Hex => "hex",
+            Self::Base64 => "base64",
+            Self::Base64Url => "base64url",
+        }
+    }
+}
+
 /// A signature that the host computes for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {

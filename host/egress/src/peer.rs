@@ -1,6 +1,5 @@
-//! What a TLS handshake shows of the server.
+//! The server of a TLS handshake, and its certificates.
 
-use crate::answer::Maskers;
 use crate::tls::{Fingerprint, Refusal, Refused};
 use data_encoding::HEXLOWER;
 use rustls::ClientConnection;
@@ -121,24 +120,14 @@ impl Peer {
         self.chain.get_or_init(|| self.sent.iter().take(MAX_CHAIN).map(|sent| Certificate::of(sent)).collect())
     }
 
-    /// Returns what plugins see.
-    pub(crate) async fn masked(&self, maskers: &Maskers<'_>) -> TlsSession {
-        let mut chain = Vec::new();
-        for certificate in self.chain() {
-            let mut masked = certificate.clone();
-            for text in
-                [&mut masked.subject, &mut masked.issuer, &mut masked.serial].into_iter().chain(&mut masked.names)
-            {
-                *text = maskers.text(std::mem::take(text)).await;
-            }
-            chain.push(masked);
-        }
+    /// Returns what plugins see, with the texts of the server as they are.
+    pub(crate) fn shown(&self) -> TlsSession {
         TlsSession {
             protocol: self.protocol.map(str::to_owned),
             cipher: self.cipher.map(str::to_owned),
             alpn: self.alpn.clone(),
             server_name: self.server_name.clone(),
-            chain,
+            chain: self.chain().to_vec(),
             problem: self.problem.map(str::to_owned),
         }
     }

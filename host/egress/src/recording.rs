@@ -7,12 +7,13 @@
 //! During a replay, a request is checked in the usual way, and then answered from the recording instead of the network.
 
 use crate::cookie;
-use crate::message::Timing;
+use crate::message::{Authentication, Credentials, Signature, SignaturePart, Timing};
 use crate::references::with_written_references;
 use crate::{Error, ErrorClass, Request, Response, TlsSession};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whether the exchanges of a poll are recorded or replayed.
@@ -55,9 +56,15 @@ pub struct RecordedRequest {
     /// Header names and values, with references to secrets. They do not select the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The body, with references to secrets. It does not select the answer.
+    /// The body, with references to secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    /// The signatures, with the names of their secrets. They do not select the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signatures: Vec<Value>,
+    /// The authentication that the host does. It does not select the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Value>,
 }
 
 /// A response as the plugin saw it.
@@ -249,6 +256,13 @@ impl RecordedRequest {
         if recorded.body.is_some() && recorded.body != self.body {
             return differs("a different body");
         }
+        let unequal = recorded.signatures.iter().find(|signature| !self.signatures.contains(signature));
+        if let Some(name) = unequal.map(|signature| signature["name"].as_str().unwrap_or_default()) {
+            return differs(&format!("a different signature {name:?}"));
+        }
+        if recorded.authentication.is_some() && recorded.authentication != self.authentication {
+            return differs("a different authentication");
+        }
         let (own, theirs) = (sorted(self), sorted(recorded));
         if !theirs.is_empty() && own != theirs {
             let missing = theirs.iter().find(|header| !own.contains(header));
@@ -261,7 +275,48 @@ impl RecordedRequest {
 
     pub(crate) fn of(request: &Request, url: String) -> Self {
         let body = request.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned());
-        Self { method: request.method.as_str().to_owned(), url, headers: without_sessions(&request.headers), body }
+        Self {
+            method: request.method.as_str().to_owned(),
+            url,
+            headers: without_sessions(&request.headers),
+            body,
+            signatures: request.signatures.iter().map(signature).collect(),
+            authentication: request.authentication.as_ref().map(authentication),
+        }
+    }
+}
+
+/// A signature in a recording. Texts of the plugin are texts, and its bytes are in base64.
+fn signature(signature: &Signature) -> Value {
+    let parts = |parts: &[SignaturePart]| parts.iter().map(part).collect::<Vec<_>>();
+    let mut recorded = json!({
+        "name": signature.name, "algorithm": signature.algorithm, "key": parts(&signature.key),
+        "input": parts(&signature.input), "encoding": signature.encoding.word(),
+    });
+    if let Some(iterations) = signature.iterations {
+        recorded["iterations"] = iterations.into();
+    }
+    recorded
+}
+
+fn part(part: &SignaturePart) -> Value {
+    match part {
+        SignaturePart::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
+        },
+        SignaturePart::Body => json!({ "body": true }),
+        SignaturePart::Secret(name, encoding) => json!({ "secret": name, "encoding": encoding.word() }),
+        SignaturePart::Signature(name) => json!({ "signature": name }),
+    }
+}
+
+fn authentication(authentication: &Authentication) -> Value {
+    let login = |login: &Credentials| json!({ "user": login.user, "password": login.password });
+    match authentication {
+        Authentication::Basic(credentials) => json!({ "basic": login(credentials) }),
+        Authentication::Digest(credentials) => json!({ "digest": login(credentials) }),
+        Authentication::Bearer(token) => json!({ "bearer": token }),
     }
 }
 

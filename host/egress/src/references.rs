@@ -34,7 +34,7 @@ impl Scheme {
     /// All schemes with their names.
     const ALL: [(&str, Self); 3] = [("secret", Self::Secret), ("basic", Self::Basic), ("signature", Self::Signature)];
 
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, scheme)| *scheme == self).map_or("", |(word, _)| word)
     }
 }

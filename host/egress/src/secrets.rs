@@ -169,6 +169,15 @@ impl AvailableSecrets<'_> {
         names.filter(|name| self.contains(name)).take(REFERENCES)
     }
 
+    /// Returns the first name that bytes refer to, for example `secret.key`.
+    pub(crate) fn referred(&self, bytes: &[u8]) -> Option<String> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        self.references.parts(text).into_iter().find_map(|part| match part {
+            Part::Reference(Reference { scheme, name }) => Some(format!("{}.{name}", scheme.word())),
+            Part::Text(_) => None,
+        })
+    }
+
     /// Returns whether a text refers to a signature.
     pub(crate) fn refers_to_signature(&self, text: &[u8]) -> bool {
         let is_signature =

@@ -269,7 +269,7 @@ impl Session {
                 Shown::Live(peer) => peer.clone(),
                 Shown::Replayed(session) => return Some(session.clone()),
             };
-            Some(peer.masked(&Maskers::new(&self.grant.secrets, &[])).await)
+            Some(Maskers::new(&self.grant.secrets, &[]).session(peer.shown()).await)
         };
         masked.boxed()
     }

@@ -124,13 +124,16 @@ pub(crate) async fn sign(
     }
     let mut signed = Signed::default();
     for signature in signatures {
+        let parts = Parts { known, signed: &signed, body, is_replayed: signing.is_replayed };
         if signing.is_replayed {
+            // A mistake is refused as by a host that sends it.
+            parts.ready(signature, signing.now)?;
             signed.insert(signature.name.clone(), Output::Text("signature".to_owned()));
             continue;
         }
         // Composing the input of a further one takes time as well.
         signing.take(1)?;
-        let ready = Parts { known, signed: &signed, body }.ready(signature, signing.now)?;
+        let ready = parts.ready(signature, signing.now)?;
         let (work, is_password) = (ready.work(), ready.algorithm == Algorithm::Totp);
         signing.take(work)?;
         let result = if work <= INLINE_WORK {
@@ -172,6 +175,8 @@ struct Parts<'a> {
     known: &'a AvailableSecrets<'a>,
     signed: &'a Signed,
     body: Option<&'a [u8]>,
+    /// Whether the values of the secrets are those of a recording, which are not in their encoding.
+    is_replayed: bool,
 }
 
 impl Parts<'_> {
@@ -226,13 +231,22 @@ impl Parts<'_> {
         let mut joined = Vec::new();
         for part in parts {
             match part {
-                SignaturePart::Bytes(bytes) => joined.extend_from_slice(bytes),
+                SignaturePart::Bytes(bytes) => {
+                    if let Some(name) = self.known.referred(bytes) {
+                        let why = format!(
+                            "{of} contains a reference to {name}, which would be signed as it is: use a part for the secret"
+                        );
+                        return Err(refused(&why));
+                    }
+                    joined.extend_from_slice(bytes);
+                }
                 SignaturePart::Body => joined.extend_from_slice(self.body.ok_or_else(|| {
                     refused("it signs the body, which itself refers to a signature: sign one or the other")
                 })?),
                 SignaturePart::Secret(name, encoding) => {
                     let secret = self.known.value(name, "a signature")?.expose_secret();
-                    let bytes = decoded(secret, *encoding);
+                    let encoding = if self.is_replayed { SecretEncoding::Utf8 } else { *encoding };
+                    let bytes = decoded(secret, encoding);
                     joined.extend(bytes.map_err(|what| unusable(name, format!("it is not {what}")))?);
                 }
                 SignaturePart::Signature(name) => {

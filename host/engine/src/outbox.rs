@@ -386,13 +386,15 @@ impl Outbox {
             self.failed(name, &why, true);
             return self.give_up(delivery, why);
         }
-        let wait = after_failure(delivery.attempts, failure.retry_after);
+        let in_a_row = self.state().channels.get(name).map_or(delivery.attempts, |channel| channel.in_a_row(&delivery));
+        let wait = after_failure(in_a_row, failure.retry_after);
         let delivery = Delivery { next_attempt: Some(clock.at(now.after(wait))), error: Some(why.clone()), ..delivery };
         if let Some(channel) = self.state().channels.get_mut(name) {
             channel.queue(delivery.clone(), now.after(wait), Some(now.after(UNSTORED)));
         }
         self.failed(name, &why, failure.category == FailureCategory::Misconfigured);
-        tracing::warn!("channel {name} did not take notification {number}: {why}; it is tried again in {wait:?}");
+        let what = if delivery.progress.is_empty() { "notification" } else { "the rest of notification" };
+        tracing::warn!("channel {name} did not take {what} {number}: {why}; it is tried again in {wait:?}");
         let event = EventKind::DeliveryFailed { channel: name.to_owned(), number, is_over: false, message: why };
         self.write(delivery, if is_first { vec![event] } else { Vec::new() });
     }

@@ -27,11 +27,35 @@ pub(crate) fn test_notification(channel: &str, now: Timestamp) -> Notification {
     notification(channel, alert, now)
 }
 
-/// A notification of an event, about a made-up dependency of a made-up target.
-pub fn sample_notification(channel: &str, event: AlertEvent, now: Timestamp) -> Notification {
+/// The length of the long summary in bytes, which is more than most receivers show.
+const LONG: usize = 1_000;
+
+/// A notification of an event, about this number of made-up dependencies of a made-up target. The summary of the second
+/// alert is long.
+pub fn sample_notification(channel: &str, (event, alerts): (AlertEvent, u32), now: Timestamp) -> Notification {
     if event == AlertEvent::Test {
         return test_notification(channel, now);
     }
+    let mut notification = one_alert(channel, event, now);
+    let first = notification.alerts[0].clone();
+    for number in 2..=alerts {
+        let long = if number == 2 { "; the connection was refused again".repeat(LONG / 34) } else { String::new() };
+        let target = TargetId::new("shop").expect("the constant is an id");
+        let dependency = format!("database-{number}");
+        notification.alerts.push(NotifiedAlert {
+            fingerprint: format!("5f0c2a9e1b7d4c3886e1a90d2f4{number:05x}"),
+            subject: Subject::dependency(&target, dependency),
+            title: format!("Database {number}"),
+            summary: format!("{}{long}", first.summary),
+            status: if number % 2 == 0 && first.status == Status::Critical { Status::Warning } else { first.status },
+            suppresses: 0,
+            ..first.clone()
+        });
+    }
+    notification
+}
+
+fn one_alert(channel: &str, event: AlertEvent, now: Timestamp) -> Notification {
     let is_over = event == AlertEvent::Resolved;
     let target = TargetId::new("shop").expect("the constant is an id");
     let summary = match event {

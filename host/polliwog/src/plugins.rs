@@ -54,6 +54,9 @@ pub(crate) fn small_sandbox(config: &Config, backtrace: Backtrace) -> anyhow::Re
 
 /// Loads the plugins of a configuration.
 pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Uncompiled) -> PluginWatcher {
+    if matches!(uncompiled, Uncompiled::Compile) {
+        say_compiling_all(config, &sandbox);
+    }
     let location = Location { plugins: &config.plugin_dir, data: &config.data_dir, built_in: builtin_code::ALL };
     PluginWatcher::start(sandbox, location, trust(config), uncompiled).await
 }
@@ -76,11 +79,22 @@ pub(crate) fn trust(config: &Config) -> Trust {
     Trust::new(&config.trusted_plugins, in_use, &config.data_dir)
 }
 
+/// Announces on stderr which files of the plugin directory must be compiled first.
+fn say_compiling_all(config: &Config, sandbox: &Sandbox) {
+    let files =
+        std::fs::read_dir(&config.plugin_dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "wasm")) {
+        if let Ok(content) = catalog::read(&file) {
+            say_compiling(sandbox, &content, &file);
+        }
+    }
+}
+
 /// Announces on stderr that a plugin must be compiled first, which takes a while.
 pub(crate) fn say_compiling(sandbox: &Sandbox, content: &[u8], file: &Path) {
     if !sandbox.is_judged(content) {
         complain(format_args!(
-            "compiling {}: this takes seconds, up to a minute for JavaScript and Python",
+            "compiling {}: this takes seconds, up to two minutes for JavaScript and Python",
             file.display()
         ));
     }

@@ -31,8 +31,8 @@ pub struct Closing {
 }
 
 impl Sandbox {
-    /// Returns the session of a target that is gone, to be ended with [`Self::close`]. The job is one of its polls. Call
-    /// [`Self::forget`] after this. `None` if the plugin does not end sessions.
+    /// Returns the session of a target that is gone, to be ended with [`Self::close`]. The job is one of its polls.
+    /// [`Self::forget`] comes after this. `None` if the plugin does not end sessions.
     pub fn last_session(&self, job: Job) -> Option<Closing> {
         if !job.plugin.has_session() {
             return None;
@@ -57,8 +57,8 @@ impl Sandbox {
         job.plugin.has_session().then_some(Closing { job, captured, is_last: false })
     }
 
-    /// Runs one poll without the captured secrets of its target, and ends its session: a test with another password must
-    /// log in.
+    /// Runs one poll without the captured secrets of its target, and ends its session: a test with another password
+    /// must log in.
     pub fn poll_apart(&self, job: Job) -> BoxFuture<'_, Done> {
         let polled = async move {
             let captured = Arc::<Captured>::default();

@@ -25,6 +25,9 @@ pub struct Recording {
     /// The event of the notification; `None` for a poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<String>,
+    /// The number of alerts of the notification; `None` for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    alerts: Option<u32>,
     /// The target as passed to the plugin.
     target: RecordedTarget,
     /// Every exchange, in the order of the responses.
@@ -88,13 +91,13 @@ impl Recording {
             timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
             time_zone: Some(timing.zone.name().to_owned()).filter(|name| name != Zone::UTC.name()),
         };
-        Self { kind: kind.to_string(), event: None, target: recorded, exchanges, later: Vec::new() }
+        Self { kind: kind.to_string(), event: None, alerts: None, target: recorded, exchanges, later: Vec::new() }
     }
 
     /// Makes it the recording of a notification.
     #[must_use]
-    pub fn with_event(self, event: AlertEvent) -> Self {
-        Self { event: Some(event.as_str().to_owned()), ..self }
+    pub fn with_event(self, event: AlertEvent, alerts: u32) -> Self {
+        Self { event: Some(event.as_str().to_owned()), alerts: Some(alerts).filter(|alerts| *alerts > 1), ..self }
     }
 
     /// Adds a further poll of the target.
@@ -104,9 +107,24 @@ impl Recording {
         self
     }
 
+    /// Returns whether all requests were answered with a status of 200 to 399.
+    pub fn is_answered(&self) -> bool {
+        let later = self.later.iter().flat_map(|poll| &poll.exchanges);
+        let status = |exchange: &Exchange| exchange.response.as_ref().map(|response| response.status);
+        self.exchanges
+            .iter()
+            .chain(later)
+            .all(|exchange| status(exchange).is_some_and(|status| (200..400).contains(&status)))
+    }
+
     /// Returns the number of polls.
     pub fn polls(&self) -> usize {
         1 + self.later.len()
+    }
+
+    /// Returns the number of alerts of the notification, at most 100.
+    pub fn alerts(&self) -> u32 {
+        self.alerts.unwrap_or(1).clamp(1, 100)
     }
 
     /// Returns the event of the notification; `None` for a poll.

@@ -92,6 +92,11 @@ pub(super) struct RecordedRequest {
     #[expect(dead_code, reason = "for information")]
     pub headers: Vec<(String, String)>,
     pub body: Option<String>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for information")]
+    signatures: Vec<serde_json::Value>,
+    #[expect(dead_code, reason = "for information")]
+    authentication: Option<serde_json::Value>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -254,7 +259,14 @@ impl Recording {
     /// Creates a recording of one GET request to the target's URL, answered with status 200 and this body.
     pub fn of_body(body: impl AsRef<[u8]>) -> Self {
         let exchange = Exchange {
-            request: RecordedRequest { method: "GET".to_owned(), url: String::new(), headers: Vec::new(), body: None },
+            request: RecordedRequest {
+                method: "GET".to_owned(),
+                url: String::new(),
+                headers: Vec::new(),
+                body: None,
+                signatures: Vec::new(),
+                authentication: None,
+            },
             response: Some(RecordedResponse {
                 status: 200,
                 reason: "OK".to_owned(),

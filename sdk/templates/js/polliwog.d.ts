@@ -116,6 +116,8 @@ export const log: Record<"debug" | "info" | "warn" | "error", (text: string) => 
 export const transient: (code: string, message: string, retryAfterMs?: number) => CallError;
 export const misconfigured: (code: string, message: string, retryAfterMs?: number) => CallError;
 export const permanent: (code: string, message: string, retryAfterMs?: number) => CallError;
+/** The failure for a status that is not 2xx, as `http.get` throws it: for responses of `http.send`. */
+export function statusFailure(response: Response, path?: string): CallError;
 export const header: (response: Response, name: string) => string | undefined;
 export const text: (response: Response) => string;
 export function json(response: Response): unknown;

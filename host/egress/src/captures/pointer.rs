@@ -1,14 +1,23 @@
 //! Finds values in JSON by pointers (RFC 6901).
 
-use super::Place;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt;
+use std::ops::Range;
 
-/// Returns the string, number or bool at a JSON pointer and its place. The body is parsed once.
-pub(super) fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
+/// A value in a body.
+pub(super) struct Found {
+    pub value: String,
+    /// The content of a JSON string, or all of a number or bool.
+    pub place: Range<usize>,
+    /// The number of stars that replace it: 0 for a number or bool, because stars would not be JSON.
+    pub stars: usize,
+}
+
+/// Returns the string, number or bool at a JSON pointer. The body is parsed once.
+pub(super) fn pointed(body: &[u8], pointer: &str) -> Option<Found> {
     let steps: Vec<String> = match pointer.strip_prefix('/') {
         Some(steps) => steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
         None if pointer.is_empty() => Vec::new(),
@@ -20,11 +29,12 @@ pub(super) fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
     match serde_json::from_str(found).ok()? {
         // Without the quotes.
         Value::String(value) => {
-            let place = Place::Body(start + 1..start + found.len() - 1, value.len());
-            Some((value, place))
+            let stars = value.len();
+            Some(Found { value, place: start + 1..start + found.len() - 1, stars })
         }
-        // Stars would not be JSON: a region without stars becomes the digit 0.
-        Value::Number(_) | Value::Bool(_) => Some((found.to_owned(), Place::Body(start..start + found.len(), 0))),
+        Value::Number(_) | Value::Bool(_) => {
+            Some(Found { value: found.to_owned(), place: start..start + found.len(), stars: 0 })
+        }
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::{Exchanged, Session};
 use crate::plan::{address, bad_path};
 use crate::recording::{RecordedRequest, Tape};
-use crate::{ErrorClass, Request, requested};
+use crate::{Authentication, ErrorClass, Request, requested};
 use std::sync::atomic::Ordering;
 
 impl Session {
@@ -58,7 +58,11 @@ impl Session {
         let headers = request.headers.iter().map(shown).collect();
         let text = |body: &Vec<u8>| self.references.shown(&String::from_utf8_lossy(body)).into_bytes();
         let body = request.body.as_ref().map(text);
-        RecordedRequest::of(&Request { headers, body, ..request.clone() }, url)
+        let mut request = Request { headers, body, ..request.clone() };
+        if let Some(Authentication::Basic(login) | Authentication::Digest(login)) = &mut request.authentication {
+            login.user = self.references.shown(&login.user);
+        }
+        RecordedRequest::of(&request, url)
     }
 
     pub(super) fn is_replayed(&self) -> bool {

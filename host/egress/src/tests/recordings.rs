@@ -95,3 +95,68 @@ async fn a_replay_chooses_among_answers_of_a_url_by_the_body_and_then_in_order()
         );
     }
 }
+
+fn signed(algorithm: &str, key: Vec<SignaturePart>, input: Vec<SignaturePart>) -> Signature {
+    let (encoding, iterations) = (SignatureEncoding::Hex, None);
+    Signature { name: "v1".to_owned(), algorithm: algorithm.to_owned(), key, input, encoding, iterations }
+}
+
+#[tokio::test]
+async fn a_replay_compares_signatures_and_refuses_what_the_host_refuses() {
+    let url = format!("http://127.0.0.1:{}/", canned(ok("taken")).await);
+    let session = |tape| {
+        let known = secrets(&[("key", "a key of a test"), ("login", "user:password")]);
+        poll_with(Egress::new(Config::default()), grant(&url, Tls::system().unwrap(), known), LIMITS)
+            .session
+            .with_tape(tape)
+    };
+    let bytes = |text: &str| vec![SignaturePart::Bytes(text.as_bytes().to_vec())];
+    let secret = |name: &str, encoding| vec![SignaturePart::Secret(name.to_owned(), encoding)];
+    let key = || secret("key", SecretEncoding::Utf8);
+    let login = |user: &str| Credentials { user: user.to_owned(), password: "login".to_owned() };
+    let request = |signature: Signature, user: &str| Request {
+        signatures: vec![signature],
+        authentication: Some(Authentication::Basic(login(user))),
+        ..Request::get("")
+    };
+    let recorder = Arc::new(Recorder::default());
+    let right = request(signed("hmac-sha256", key(), bytes("text")), "me");
+    session(Tape::Record(recorder.clone())).fetch(right.clone()).await.unwrap();
+    let text = serde_json::to_string(&recorder.exchanges()).unwrap();
+    assert!(text.contains(r#""secret":"key""#) && !text.contains("a key of"), "{text}");
+    let (base64, hmac) = (SecretEncoding::Base64, "hmac-sha256");
+    for (request, expected) in [
+        (right, Ok("")),
+        (request(signed(hmac, key(), bytes("WRONG")), "me"), Ok("a different signature \"v1\"")),
+        (request(signed(hmac, secret("key", base64), bytes("text")), "me"), Ok("a different signature \"v1\"")),
+        (request(signed(hmac, key(), bytes("text")), "you"), Ok("a different authentication")),
+        (request(signed("hmac_sha256", key(), bytes("text")), "me"), Err("there is no algorithm")),
+        (request(signed(hmac, secret("kex", base64), bytes("text")), "me"), Err("kex")),
+        (request(signed(hmac, bytes("${secret.key}"), bytes("text")), "me"), Err("contains a reference to secret.key")),
+        (request(signed(hmac, key(), bytes("x ${basic.login}")), "me"), Err("contains a reference to basic.login")),
+    ] {
+        for is_replayed in [true, false] {
+            let player = Arc::new(Player::new(recorder.exchanges()));
+            let session = session(if is_replayed { Tape::Replay(player.clone()) } else { Tape::Off });
+            let mut request = request.clone();
+            for part in request.signatures.iter_mut().flat_map(|of| of.key.iter_mut().chain(&mut of.input)) {
+                if let SignaturePart::Bytes(bytes) = part {
+                    *bytes = session.written(std::str::from_utf8(bytes).unwrap()).into_bytes();
+                }
+            }
+            match (session.fetch(request).await, expected) {
+                (Ok(_), Ok(expected)) if is_replayed => {
+                    let differences = player.differences().join("; ");
+                    assert!(
+                        differences.contains(expected) && differences.is_empty() == expected.is_empty(),
+                        "{differences}"
+                    );
+                }
+                // The secret is not base64, which only the network shows.
+                (Ok(_), Ok(_)) | (Err(Error::SecretUnusable { .. }), Ok(_)) => {}
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                (result, expected) => panic!("{result:?}, expected {expected:?}"),
+            }
+        }
+    }
+}

@@ -19,6 +19,8 @@ pub(super) struct Channel {
     unsettled: Option<(u64, Moment)>,
     /// The failed attempts since the last success.
     pub failing: u32,
+    /// The delivery of which a part was taken last, and its attempts before that one.
+    progressed: Option<(u64, u32)>,
     /// Whether operators are notified of its state.
     pub is_in_trouble: bool,
     /// Why the last attempt failed; `None` if it succeeded.
@@ -128,6 +130,22 @@ impl Channel {
         self.is_in_trouble = false;
     }
 
+    /// Notes that the receiver took or refused an alert of a delivery: it works, although it may not take all at once.
+    pub(super) fn progressed(&mut self, delivery: &Delivery) {
+        self.failing = 0;
+        self.progressed = Some((delivery.notification.number, delivery.attempts));
+    }
+
+    /// Returns the number of attempts of a delivery since the last one of which a part was taken, with that one.
+    pub(super) fn in_a_row(&self, delivery: &Delivery) -> u32 {
+        match self.progressed {
+            Some((number, before)) if number == delivery.notification.number => {
+                delivery.attempts.saturating_sub(before)
+            }
+            _ => delivery.attempts,
+        }
+    }
+
     pub(super) fn failed(&mut self, why: &str) {
         self.failing = self.failing.saturating_add(1);
         self.failed_attempts += 1;
@@ -150,5 +168,39 @@ impl Channel {
             last_success: self.last_success,
             problem: if sender.is_none() { Some(lacks()) } else { self.problem.clone() },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sample_notification;
+    use model::{AlertEvent, DeliveryState};
+
+    #[test]
+    fn an_attempt_of_which_a_part_was_taken_begins_a_new_row() {
+        let now = Timestamp::from_millis(0);
+        let delivery = |number, attempts| Delivery {
+            notification: model::Notification { number, ..sample_notification("pager", (AlertEvent::Firing, 3), now) },
+            state: DeliveryState::Waiting,
+            created: now,
+            attempts,
+            last_attempt: None,
+            next_attempt: None,
+            error: None,
+            progress: Vec::new(),
+        };
+        let mut channel = Channel::default();
+        for attempts in 1..4 {
+            channel.failed("no");
+            assert_eq!(channel.in_a_row(&delivery(7, attempts)), attempts);
+        }
+        for attempts in 3..6 {
+            channel.progressed(&delivery(7, attempts));
+            channel.failed("too many requests");
+            assert_eq!((channel.in_a_row(&delivery(7, attempts + 1)), channel.failing), (1, 1));
+        }
+        assert_eq!(channel.in_a_row(&delivery(7, 8)), 3, "no part was taken since");
+        assert_eq!(channel.in_a_row(&delivery(8, 2)), 2, "another one");
     }
 }

@@ -46,6 +46,7 @@ impl Outbox {
         let channel = state.channels.get_mut(channel)?;
         let mut delivery = channel.delivery(number)?;
         delivery.progress.push(progress);
+        channel.progressed(&delivery);
         channel.queue(delivery.clone(), now, Some(now.after(UNSTORED)));
         Some(delivery)
     }

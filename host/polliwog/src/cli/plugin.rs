@@ -139,6 +139,9 @@ pub(crate) struct SendArguments {
     /// The event that the notification is about
     #[arg(long, value_enum, default_value = "test")]
     pub event: SampleEvent,
+    /// The number of alerts in the notification; the summary of the second one is long
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub alerts: u32,
     /// Write the exchanges into a file, which `plugin test` replays
     #[arg(long, value_name = "FILE.json")]
     pub record: Option<PathBuf>,

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use model::Failure;
 use sandbox::{Role, Usage};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Polls before the measurement, which fill caches. The first instance costs most.
@@ -19,7 +19,7 @@ const WARM_UP: u32 = 20;
 pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_json: bool) -> anyhow::Result<u8> {
     let project = Project::find(path)?;
     let (sandbox, plugin) = project.load().await?;
-    let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
+    let file = recording.map(Path::to_owned).or_else(|| chosen(&project.recordings));
     let file = file.ok_or_else(|| {
         let command = project.recorder(&plugin);
         anyhow!("no recording: record one with `polliwog {command} --url URL --record FILE.json`, and pass it as --recording")
@@ -65,6 +65,12 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
         (None, None) => {}
     }
     Ok(u8::from(failure.is_some()))
+}
+
+/// Returns the first recording whose requests were all answered, or else the first one.
+fn chosen(recordings: &[PathBuf]) -> Option<PathBuf> {
+    let is_answered = |file: &&PathBuf| recording::read(file).is_ok_and(|recording| recording.is_answered());
+    recordings.iter().find(is_answered).or(recordings.first()).cloned()
 }
 
 fn facts(all: &[Usage]) -> Value {

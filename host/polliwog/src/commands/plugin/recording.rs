@@ -125,7 +125,7 @@ pub(crate) async fn replay(
             (result, failure, usage, seen)
         }
         (Role::Notifier { .. }, Some(event)) => {
-            let notification = sample_notification(job.target.id.as_str(), event, job.now);
+            let notification = sample_notification(job.target.id.as_str(), (event, recording.alerts()), job.now);
             let progress = Arc::new(Collected::default());
             let attempt = Attempt::first(notification, now, progress.clone());
             let Sent { result, usage, seen, .. } = sandbox.send(job, attempt).await;

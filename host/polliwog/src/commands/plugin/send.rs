@@ -51,21 +51,22 @@ pub(crate) async fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
     let (now, event) = (clock.wall(), arguments.event.into());
     let recorder = arguments.record.as_ref().map(|_| Arc::new(Recorder::default()));
     let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
-    let notification = sample_notification(ready.id().as_str(), event, now);
+    let notification = sample_notification(ready.id().as_str(), (event, arguments.alerts), now);
     let progress = Arc::new(Collected::default());
     let attempt = Attempt::first(notification, now, progress.clone());
     let Sent { result, usage, .. } = sandbox.send(ready.job(&plugin, now, tape), attempt).await;
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
         let timing = Timing { now, timeout: ready.timeout, zone: sandbox.zone().clone() };
         let recorded = Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges());
-        recording::write(&recorded.with_event(event), file)?;
+        recording::write(&recorded.with_event(event, arguments.alerts), file)?;
         complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
     }
     if let Some(why) = progress.take().into_iter().find_map(|alert| alert.refused) {
         bail!("the receiver refuses the alert: {why}");
     }
     if let Err(failure) = result {
-        bail!("it was not taken ({}): {}", failure.code, failure.message);
+        let wait = failure.retry_after.map_or_else(String::new, |wait| format!(", not before {wait:?} are over"));
+        bail!("it was not taken ({}, {}{wait}): {}", failure.code, failure.category.as_str(), failure.message);
     }
     let (wall, cpu) = (usage.wall.as_secs_f64() * 1000.0, usage.cpu.as_secs_f64() * 1000.0);
     let requests = counted(usage.requests as usize, "request");
