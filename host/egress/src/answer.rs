@@ -56,6 +56,11 @@ impl<'a> Maskers<'a> {
         }
         let reason = self.text(raw.reason).await;
         let is_complete = is_whole && raw.is_complete;
+        let has_secrets = !self.operators.is_empty() || self.derived.is_some();
+        if has_secrets && (body.is_empty() || !is_complete) {
+            // The length of a body that the plugin does not see would reveal how many characters of a secret are escaped.
+            headers.retain(|(name, value)| name != "content-length" || value == "0");
+        }
         Response {
             exchange,
             status: raw.status,
@@ -94,7 +99,7 @@ impl<'a> Maskers<'a> {
 /// of a secret are escaped.
 pub(crate) fn finished(mut response: Response, captured: Vec<Place>) -> Response {
     Place::star(captured, &mut response.headers, &mut response.body);
-    if !response.body.is_empty() {
+    if response.is_complete && !response.body.is_empty() {
         for (_, value) in response.headers.iter_mut().filter(|(name, _)| name == "content-length") {
             *value = response.body.len().to_string();
         }

@@ -61,3 +61,38 @@ async fn a_capture_reads_the_part_that_was_read() {
     assert_eq!(String::from_utf8(response.body).unwrap(), "token=**********;");
     assert!(poll.session.has_secret("token"));
 }
+
+#[tokio::test]
+async fn the_length_of_an_unseen_body_does_not_reveal_which_characters_a_secret_has() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            let token = request.lines().find_map(|line| line.strip_prefix("x-token: ")).unwrap_or_default();
+            let answer = ok(&format!("{token:?}"));
+            let end = if request.starts_with("HEAD") { answer.find("\r\n\r\n").unwrap() + 4 } else { answer.len() };
+            let _ = stream.write_all(&answer.as_bytes()[..end]).await;
+        }
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{port}/");
+    for (method, reading) in [
+        (Method::GET, BodyReading::None),
+        (Method::GET, BodyReading::First(3)),
+        (Method::GET, BodyReading::Whole),
+        (Method::HEAD, BodyReading::Whole),
+    ] {
+        let mut seen = Vec::new();
+        for secret in ["abcdefgh", "ab\"d\"fg\"", "********"] {
+            let grant = grant(&url, Tls::system().unwrap(), secrets(&[("token", secret)]));
+            let poll = poll_with(Egress::new(Config::default()), grant, LIMITS);
+            let headers = vec![("x-token".to_owned(), poll.session.reference("secret.token"))];
+            let (method, reading) = (method.clone(), reading.clone());
+            let answer = poll.session.fetch(Request { method, reading, headers, ..Request::get("") }).await.unwrap();
+            seen.push((answer.headers, answer.body));
+        }
+        assert!(seen.iter().all(|one| *one == seen[0]), "{method} {reading:?}: {seen:?}");
+    }
+    let open = poll(&url).session;
+    let request = Request { reading: BodyReading::First(1), ..Request::get("") };
+    let answer = open.fetch(request).await.unwrap();
+    assert_eq!(answer.headers, [("content-length".to_owned(), "2".to_owned())], "without secrets, it is useful");
+}
