@@ -48,7 +48,7 @@ build_python() {
 # An exception in the author's code must be reported as the plugin's fault, with its message, file and line, and without
 # output of the language's runtime. Before it, the plugin sends a request that the host signs and authenticates.
 throws() { # component, expected message
-    local output settings='{"fails": true, "limit": 1}'
+    local output settings='{"limit": 1}'
     : >accepted
     output=$(cd "$(dirname "$1")" && KEY=s3cr3t-key polliwog poll --plugin "$(basename "$1")" --secret key=env:KEY \
         --url "http://127.0.0.1:$(cat "$work/port")/queues" --settings "$settings" || true)
@@ -122,7 +122,7 @@ everything() { # component
         >everything.json || [ $? -lt 3 ]
     python3 everything.py "$component" <everything.json
     [ "$(grep -cx signed accepted)" = 2 ] || { echo "$component: the server did not accept signed requests" >&2 && return 1; }
-    grep -qx "logout no refresh" accepted || { echo "$component: it did not log out" >&2 && return 1; }
+    grep -qx "logout a-refresh-token" accepted || { echo "$component: it did not log out" >&2 && return 1; }
 }
 cat >everything.py <<'EOF'
 import json, sys
@@ -140,139 +140,20 @@ assert found == expected, f"{sys.argv[1]}: {json.dumps(found)}, expected {json.d
 print(f"{sys.argv[1]}: both polls are as expected")
 EOF
 
-mkdir -p queues-js/lib
-cat >queues-js/lib/util.js <<'EOF'
-import { auth, http, part, sign, signature } from "../polliwog.js";
-export function post() {
-  const signatures = [sign("v1", "hmac-sha256", { key: [part.secret("key")], input: ["1.", part.body] })];
-  const headers = { "x-signature": `v1=${signature("v1")}` };
-  http.send("/hook", { method: "POST", body: "text", headers, signatures, authentication: auth.basic("me", "key") });
-}
-export const deep = (value) => value.missing.more;
-EOF
 sed -i 's|// include polliwog:plugin/with-session|include polliwog:plugin/with-session|' queues-js/wit/plugin.wit queues-python/wit/plugin.wit
-cat >queues-js/plugin.js <<'EOF'
-import { cache, capture, gauge, http, json, now, ok, plugin, remainingMs, secret, store, timeZone, utcOffsetMinutes, warning } from "./polliwog.js";
-import { deep, post } from "./lib/util.js";
-// Of the answer {"mail": 12}: nothing, the first bytes, and up to a text.
-function reads() {
-  const answers = ["none", { first: 3 }, { until: ["mail"] }].map((read) => http.send("", { read }));
-  const seen = answers.map((answer) => new TextDecoder().decode(answer.body));
-  return seen.join() === ',{"m,{"mail' && !answers.some((answer) => answer.bodyComplete || http.tlsOf(answer));
-}
-function logIn() {
-  if (!http.hasSecret("refresh")) {
-    http.send("/login", { method: "POST", body: "", captures: [capture.json("refresh", "/refresh", 60_000, { durable: true })] });
-  }
-  return http.hasSecret("refresh");
-}
-export const { definition, poller, session } = plugin({
-  kind: "queues-js", title: "Everything", version: "0.2.0", summary: "Every interface", settingsVersion: 2,
-  settings: { limit: { type: "number", default: 5 }, fails: { type: "boolean", default: false } },
-  secrets: [{ name: "key", description: "the key of signatures" }],
-  migrate: (_, { old }) => ({ limit: old }),
-  // A durable value is not among the secrets when the host ends.
-  close: () => http.send("/logout", { method: "POST", body: "", headers: { "x-refresh": http.hasSecret("refresh") ? secret("refresh") : "no refresh" } }),
-  poll(target, settings) {
-    const { mail } = json(http.getCached("", 60_000));
-    post();
-    if (settings.fails) deep({});
-    const polls = Number(store.get("polls") ?? "0") + 1;
-    store.set("polls", String(polls));
-    cache.set("mail", new Uint8Array([mail]), 60_000);
-    const clock = [reads(), logIn(), now() > 1e12, remainingMs() <= target.timeoutMs, timeZone() !== "", utcOffsetMinutes() % 15 === 0];
-    const sees = clock.every(Boolean) && cache.get("mail")[0] === 12 && store.keys().length === 1;
-    const why = sees ? `poll ${polls} of limit ${settings.limit}` : "a value is missing";
-    return {
-      dependencies: [
-        warning("vm", why, { runsOn: "rack", independent: true, validForMs: 60_000 }),
-        ok("rack", { link: "http://rack.example/" }),
-        ok("old", { skipped: true }),
-      ],
-      gone: ["vm/"],
-      samples: [gauge("queue_messages", mail, {}, { help: "Messages.", unit: "messages", dependency: "vm" })],
-      nextPollMs: 5000,
-    };
-  },
-});
-EOF
+# The example of the project, with a mistake in another file.
+mkdir -p queues-js/lib
+cat >queues-js/lib/util.js <<'JS'
+export const deep = (value) => value.missing.more;
+JS
+{
+    echo 'import { deep } from "./lib/util.js";'
+    sed 's|    signed();|    signed();\n    if (settings.limit === 1) deep({});|' queues-js/examples/features.js
+} >queues-js/plugin.js
 run queues-js npm run --silent build
 everything queues-js/queues-js.wasm
-throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:7, called by plugin.js:"
-cat >queues-python/hook.py <<'EOF'
-from polliwog import basic_auth, body_part, secret_part, send, sign, signature
-
-
-def post() -> None:
-    signatures = [sign("v1", "hmac-sha256", key=[secret_part("key")], input=["1.", body_part()])]
-    headers = {"x-signature": "v1=" + signature("v1")}
-    send("/hook", method="POST", body=b"text", headers=headers, signatures=signatures, authentication=basic_auth("me", "key"))
-EOF
-cat >queues-python/app.py <<'EOF'
-from wit_world import exports
-
-import hook
-from polliwog import (
-    Plugin, cache, capture_json, gauge, get_cached, has_secret, json, now, ok, remaining_ms, report, secret, secret_spec, send, store,
-    time_zone, tls_of, utc_offset_minutes, warning,
-)
-
-
-def reads() -> bool:
-    # Of the answer {"mail": 12}: nothing, the first bytes, and up to a text.
-    answers = [send("", read=read) for read in ("none", 3, ["mail"])]
-    seen = [answer.body for answer in answers]
-    return seen == [b"", b'{"m', b'{"mail'] and not any(answer.body_complete or tls_of(answer) for answer in answers)
-
-
-def log_in() -> bool:
-    if not has_secret("refresh"):
-        send("/login", method="POST", body=b"", captures=[capture_json("refresh", "/refresh", 60_000, durable=True)])
-    return has_secret("refresh")
-
-
-def close(target, settings) -> None:
-    # A durable value is not among the secrets when the host ends.
-    send("/logout", method="POST", body=b"", headers={"x-refresh": secret("refresh") if has_secret("refresh") else "no refresh"})
-
-
-def poll(target, settings):
-    mail = json(get_cached("", 60_000))["mail"]
-    hook.post()
-    if settings["fails"]:
-        {}["missing"]
-    polls = int(store.get("polls") or b"0") + 1
-    store.set("polls", str(polls).encode())
-    cache.set("mail", bytes([mail]), 60_000)
-    clock = [reads(), log_in(), now() > 1e12, remaining_ms() <= target.timeout_ms, time_zone() != "", utc_offset_minutes() % 15 == 0]
-    sees = all(clock) and cache.get("mail") == b"\x0c" and len(store.keys()) == 1
-    why = f"poll {polls} of limit {settings['limit']}" if sees else "a value is missing"
-    return report(
-        [
-            warning("vm", why, runs_on="rack", independent=True, valid_for_ms=60_000),
-            ok("rack", link="http://rack.example/"),
-            ok("old", skipped=True),
-        ],
-        gone=["vm/"],
-        samples=[gauge("queue_messages", mail, help="Messages.", unit="messages", dependency="vm")],
-        next_poll_ms=5000,
-    )
-
-
-plugin = Plugin(
-    kind="queues-python",
-    title="Everything",
-    version="0.2.0",
-    summary="Every interface",
-    settings_version=2,
-    settings={"limit": {"type": "number", "default": 5}, "fails": {"type": "boolean", "default": False}},
-    secrets=[secret_spec("key", "the key of signatures")],
-    migrate=lambda version, settings: {"limit": settings["old"]},
-    poll=poll,
-)
-Definition, Poller = plugin.export(exports)
-Session = plugin.export_session(exports, close)
-EOF
+throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:1, called by plugin.js:"
+sed 's|^    signed()$|    signed()\n    if settings["limit"] == 1:\n        {}["missing"]|' queues-python/examples/features.py >queues-python/app.py
 run queues-python sh build.sh
 everything queues-python/queues-python.wasm
 throws queues-python/queues-python.wasm "KeyError: 'missing' (app.py, line "

@@ -1340,7 +1340,7 @@ pub mod polliwog {
             /// Why there is no response.
             #[derive(Clone, PartialEq)]
             pub struct HttpError {
-                /// The number of this exchange in the call. Absent if no request was sent.
+                /// The number of this exchange in the call. Absent if the host refused the request before it looked up the server.
                 pub exchange: ::core::option::Option<u32>,
                 /// The class.
                 pub class: HttpErrorClass,
@@ -9608,7 +9608,8 @@ pub mod exports {
                 pub trait Guest {
                     /// Ends the session that polls of this endpoint opened, for example logs out. Called when the endpoint is removed,
                     /// disabled, moved to another URL, or gets another plugin version, and when the host ends, as far as 5 seconds suffice for
-                    /// all endpoints. It has the captured secrets, 2,000 ms and 8 requests. It cannot report errors.
+                    /// all endpoints. It has 2,000 ms, 8 requests and the captured secrets; durable ones only if the endpoint is gone or has another
+                    /// URL. It cannot report errors.
                     #[allow(async_fn_in_trait)]
                     fn close(target: Endpoint) -> ();
                 }

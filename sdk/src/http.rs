@@ -107,8 +107,8 @@ impl Request {
         self.capture_where(name, source, ttl, |_| {})
     }
 
-    /// Like [`Self::capture`], and the value survives restarts of the host and later versions of the plugin, encrypted on
-    /// disk. For refresh tokens that replace each other: the value is stored before [`Self::send`] returns.
+    /// Like [`Self::capture`], and the value survives restarts of the host and later versions of the plugin, encrypted
+    /// on disk. For refresh tokens that replace each other: the value is stored before [`Self::send`] returns.
     #[must_use]
     pub fn capture_durable(self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
         self.capture_where(name, source, ttl, |capture| capture.durable = true)
@@ -162,8 +162,8 @@ impl Request {
         self.reading(contract::BodyReading::First(bytes))
     }
 
-    /// Reads the response's body to the end of the first occurrence of one of these texts, for example the first event of
-    /// a stream. At most 16 texts, each of 1 to 256 bytes. See [`Response::is_complete`].
+    /// Reads the response's body to the end of the first occurrence of one of these texts, for example the first event
+    /// of a stream. At most 16 texts, each of 1 to 256 bytes. See [`Response::is_complete`].
     ///
     /// ```
     /// # use polliwog_sdk::http::Request;

@@ -144,8 +144,8 @@ pub trait Session {
     /// The settings of the endpoint.
     type Settings: DeserializeOwned;
 
-    /// Ends the session. Called when the endpoint is removed, disabled or changed, when its plugin changes, and when the
-    /// host ends. It has the captured secrets, 2 s and 8 requests.
+    /// Ends the session. Called when the endpoint is removed, disabled or changed, when its plugin changes, and when
+    /// the host ends. It has the captured secrets, 2 s and 8 requests.
     fn close(target: &Endpoint, settings: Self::Settings);
 }
 

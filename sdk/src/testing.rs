@@ -90,8 +90,8 @@ fn replayed<T>(recording: Recording, endpoint: &Endpoint, call: impl FnOnce() ->
     result
 }
 
-/// Creates a channel without settings and secrets and with the URL `http://127.0.0.1:8080/`. [`TIME`] is 12 min after the
-/// start of the alerts of [`notification`].
+/// Creates a channel without settings and secrets and with the URL `http://127.0.0.1:8080/`. [`TIME`] is 12 min after
+/// the start of the alerts of [`notification`].
 pub fn channel() -> Endpoint {
     Endpoint { id: "ops".to_owned(), name: "Ops".to_owned(), ..target("{}") }
 }

@@ -8,17 +8,20 @@ use crate::message::Response;
 use crate::peer::{Certificate, TlsSession};
 use crate::reading::Partial;
 use crate::secrets::Secrets;
+use std::sync::Arc;
 
 /// Finds the texts to mask: the secrets of an operator, and the texts that the host derived from them for a request.
 pub(crate) struct Maskers<'a> {
     operators: &'a Masker,
     derived: Option<Masker>,
+    /// The end of the body; `None` if it is read as a whole.
+    partial: Option<Arc<Partial>>,
 }
 
 impl<'a> Maskers<'a> {
-    pub(crate) fn new(secrets: &'a Secrets, derived: &[String]) -> Self {
+    pub(crate) fn new(secrets: &'a Secrets, derived: &[String], partial: Option<Arc<Partial>>) -> Self {
         let derived = (!derived.is_empty()).then(|| Masker::new(derived.iter().map(String::as_str)));
-        Self { operators: secrets.masker(), derived }
+        Self { operators: secrets.masker(), derived, partial }
     }
 
     async fn text(&self, text: String) -> String {
@@ -30,35 +33,29 @@ impl<'a> Maskers<'a> {
     }
 
     /// Masks the part of a body that the plugin sees. Returns it, and whether it is all of the body.
-    pub(crate) async fn body(&self, mut body: Vec<u8>, partial: Option<&Partial>) -> (Vec<u8>, bool) {
+    pub(crate) async fn body(&self, body: Vec<u8>, is_complete: bool) -> (Vec<u8>, bool) {
         let mut regions = self.operators.regions(&body).await;
         if let Some(derived) = &self.derived {
             regions.extend(derived.regions(&body).await);
         }
-        let Some((partial, end)) = partial.and_then(|partial| Some((partial, partial.end(&body, &regions)?))) else {
-            return (replaced(body, regions), true);
-        };
-        // A secret that begins in the seen part is replaced as a whole, whatever its length.
-        regions.retain(|region| region.source.start < end);
-        let end = regions.iter().map(|region| region.source.end).fold(end, usize::max);
-        body.truncate(end);
-        let mut seen = replaced(body, regions);
-        seen.truncate(partial.most());
-        (seen, false)
+        match &self.partial {
+            Some(partial) => partial.seen(body, regions, is_complete),
+            None => (replaced(body, regions), is_complete),
+        }
     }
 
     /// Returns the answer to an exchange with all secrets masked.
-    pub(crate) async fn response(&self, exchange: u32, raw: Raw, partial: Option<&Partial>) -> Response {
-        let (body, is_whole) = self.body(raw.body, partial).await;
+    pub(crate) async fn response(&self, exchange: u32, raw: Raw) -> Response {
+        let (body, is_complete) = self.body(raw.body, raw.is_complete).await;
         let mut headers = Vec::with_capacity(raw.headers.len());
         for (name, value) in raw.headers {
             headers.push((self.text(name).await, self.text(value).await));
         }
         let reason = self.text(raw.reason).await;
-        let is_complete = is_whole && raw.is_complete;
         let has_secrets = !self.operators.is_empty() || self.derived.is_some();
         if has_secrets && (body.is_empty() || !is_complete) {
-            // The length of a body that the plugin does not see would reveal how many characters of a secret are escaped.
+            // The length of a body that the plugin does not see would reveal how many characters of a secret are
+            // escaped.
             headers.retain(|(name, value)| name != "content-length" || value == "0");
         }
         Response {

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ pub struct Captured {
     /// Held by the calls that use the values, so that the end of the session can wait for them.
     calls: Arc<RwLock<()>>,
     /// Held while durable values are stored.
-    storing: tokio::sync::Mutex<()>,
+    storing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) challenges: Challenges,
 }
 
@@ -75,6 +75,9 @@ pub trait DurableStore: fmt::Debug + Send + Sync {
     /// # Errors
     /// Why they cannot be stored, to complete "it cannot be stored: ".
     fn store(&self, values: &[DurableValue]) -> Result<(), String>;
+
+    /// From now on, nothing is stored, also by a call of [`Self::store`] that has begun.
+    fn close(&self);
 }
 
 /// A captured value that survives a restart.
@@ -121,7 +124,9 @@ impl Captured {
 
     /// From now on, nothing is stored: the values belong to a target that is gone.
     pub fn disconnect(&self) {
-        *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(durable) = self.durable.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            durable.close();
+        }
     }
 
     /// Returns whether there are values that have not expired.
@@ -151,21 +156,32 @@ impl Captured {
     }
 
     /// Stores the durable values if they changed. `name` is that of the latest change, for the error.
-    pub(crate) async fn store_changed(&self, name: &str) -> Result<(), Error> {
+    pub(crate) async fn store_changed(self: &Arc<Self>, name: &str) -> Result<(), Error> {
         let durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(durable) = durable else { return Ok(()) };
-        let _turn = self.storing.lock().await;
-        let Some(values) = self.state.lock().unwrap_or_else(PoisonError::into_inner).unstored() else { return Ok(()) };
-        let stored = tokio::task::spawn_blocking(move || durable.store(&values)).await;
-        stored.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| {
-            self.state.lock().unwrap_or_else(PoisonError::into_inner).is_unstored = true;
-            Error::CaptureRefused { name: name.to_owned(), why: format!("it cannot be stored: {why}") }
-        })
+        let Some(durable) = durable.filter(|_| self.state().is_unstored) else { return Ok(()) };
+        // The turn ends with the write, although the caller may not wait for it.
+        let turn = self.storing.clone().lock_owned().await;
+        let Some(values) = self.state().unstored() else { return Ok(()) };
+        let captured = self.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            let stored = durable.store(&values);
+            captured.state().is_unstored |= stored.is_err();
+            drop(turn);
+            stored
+        });
+        writing
+            .await
+            .unwrap_or_else(|error| Err(error.to_string()))
+            .map_err(|why| Error::CaptureRefused { name: name.to_owned(), why: format!("it cannot be stored: {why}") })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the values that have not expired.
     pub(crate) fn valid(&self) -> Arc<Values> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let now = Instant::now();
         if state.values.values().any(|value| value.expires <= now) {
             state.values.retain(|_, value| value.expires > now);
@@ -176,11 +192,11 @@ impl Captured {
 
     /// Returns why the capture of this name found no value. `None` if no capture failed.
     pub(crate) fn missed(&self, name: &str) -> Option<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).missed.get(name).cloned()
+        self.state().missed.get(name).cloned()
     }
 
     pub(crate) fn forget(&self, name: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         if let Some(removed) = state.values.remove(name) {
             state.is_unstored |= removed.is_durable;
             state.update_valid();
@@ -195,7 +211,7 @@ impl Captured {
         if captures.is_empty() {
             return Ok(Vec::new());
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let mut places = answer.cookies();
         let mut result = Ok(());
         for capture in captures {

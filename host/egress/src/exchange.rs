@@ -6,7 +6,7 @@ use crate::http1::{self, BEFORE_HEAD, HEADER_BYTES, HEADER_COUNT};
 use crate::message::only_reads;
 use crate::peer::Peer;
 use crate::pool::{Connection, Key, Pool, Transport};
-use crate::reading::{self, Partial};
+use crate::reading::Partial;
 use crate::{Error, Method, Timing};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -57,6 +57,8 @@ pub(crate) struct Plan {
 pub(crate) struct Reading {
     pub limit: usize,
     pub bytes: AtomicUsize,
+    /// The bytes that were searched for secrets to find the end of an answer.
+    pub compared: AtomicUsize,
 }
 
 /// Counts the bytes of one body in [`Reading`]. They no longer count after the drop.
@@ -402,7 +404,7 @@ async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan
     }
     let limit = || progress.cap.load(Ordering::Relaxed).saturating_add(partial.map_or(0, Partial::margin));
     let mut counted = Counted { reading: &plan.reading, bytes: 0 };
-    let mut searched = reading::Progress::default();
+    let mut searched = 0;
     let promised = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if partial.is_none() && promised.is_some_and(|length| length > limit()) {
         return Err(Error::BodyTooLarge { limit: limit() });
@@ -415,8 +417,7 @@ async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan
         let frame = frame.map_err(|error| translate(&error, plan))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = body.len() + data.len();
-        let is_last = partial.is_some_and(|partial| length >= partial.most().saturating_add(partial.margin()));
-        if (!is_last && length > limit()) || !counted.add(data.len()) {
+        if (partial.is_none() && length > limit()) || !counted.add(data.len()) {
             return Err(Error::BodyTooLarge { limit: limit() });
         }
         while length > held.bytes() {
@@ -425,11 +426,14 @@ async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan
             grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?;
         }
         body.extend_from_slice(&data);
-        if let Some(partial) = partial
-            && partial.suffices(&body, &mut searched).await?
-        {
-            is_complete = incoming.is_end_stream();
-            break;
+        if let Some(partial) = partial {
+            if partial.suffices(&body, &mut searched, &plan.reading.compared).await? {
+                is_complete = incoming.is_end_stream();
+                break;
+            }
+            if length > limit() {
+                return Err(Error::BodyTooLarge { limit: limit() });
+            }
         }
     }
     held.shrink(body.len());

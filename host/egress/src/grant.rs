@@ -1,6 +1,7 @@
 //! The network access that one target is granted.
 
 use crate::{Error, Method, Reach, Secrets, Tls};
+use ring::hmac;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -195,6 +196,28 @@ pub fn host_header(text: &str) -> Result<(), String> {
 }
 
 impl Grant {
+    /// Returns a digest of all that decides who gets what: origins, TLS, the host header, and the names and values of
+    /// secrets. `key` is a secret of this installation.
+    pub fn digest(&self, key: &[u8]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+        let mut add = |part: &[u8]| {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        };
+        for OriginGrant { origin, tls } in &self.origins {
+            add(origin.to_string().as_bytes());
+            add(tls.identity().as_bytes());
+        }
+        add(self.host.as_deref().unwrap_or_default().as_bytes());
+        for (name, value) in self.secrets.exposed() {
+            add(name.as_bytes());
+            add(value.as_bytes());
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
+    }
+
     /// Returns the grant of a target from the configuration file: its origins, at any address.
     pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
         let (reach, narrowing) = (Reach::Everywhere, Narrowing::default());

@@ -406,20 +406,30 @@ impl Region {
     }
 }
 
+/// Puts regions in order, and merges those that overlap.
+pub(crate) fn merged(mut regions: Vec<Region>) -> Vec<Region> {
+    regions.sort_by_key(|region| region.source.start);
+    let mut merged: Vec<Region> = Vec::with_capacity(regions.len());
+    for region in regions {
+        match merged.last_mut().filter(|last| region.source.start < last.source.end) {
+            Some(last) => {
+                last.source.end = last.source.end.max(region.source.end);
+                last.stars = last.stars.max(region.stars);
+            }
+            None => merged.push(region),
+        }
+    }
+    merged
+}
+
 /// Replaces each region by its stars. Overlapping regions are merged.
-pub(crate) fn replaced(source: Vec<u8>, mut regions: Vec<Region>) -> Vec<u8> {
+pub(crate) fn replaced(source: Vec<u8>, regions: Vec<Region>) -> Vec<u8> {
     if regions.is_empty() {
         return source;
     }
-    regions.sort_by_key(|region| region.source.start);
     let mut masked = Vec::with_capacity(source.len());
     let mut copied = 0;
-    let mut regions = regions.into_iter().peekable();
-    while let Some(mut region) = regions.next() {
-        while let Some(next) = regions.next_if(|next| next.source.start < region.source.end) {
-            region.source.end = region.source.end.max(next.source.end);
-            region.stars = region.stars.max(next.stars);
-        }
+    for region in merged(regions) {
         masked.extend_from_slice(&source[copied..region.source.start]);
         match region.stars {
             0 => masked.push(b'0'),

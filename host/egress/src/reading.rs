@@ -6,12 +6,13 @@
 //!   The end of the seen part then lies in front of a secret or behind it.
 //! - A text that ends the body counts only where it touches no secret.
 
-use crate::mask::{Masker, Region};
+use crate::mask::{Masker, Region, merged, replaced};
 use crate::message::BodyReading;
 use crate::{Error, Grant};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes that are read behind the seen part, if there are secrets. A secret is found by its first 8 bytes: the
 /// longest supported encodings write 1 byte as 90 (an HTML entity that is percent-encoded twice).
@@ -22,7 +23,7 @@ const MAX_TEXTS: usize = 16;
 const MAX_TEXT_BYTES: usize = 256;
 /// Maximum number of bytes to read first.
 const MAX_FIRST: usize = 8 << 20;
-/// Maximum number of bytes that are searched for secrets while one body is read, because a text was found.
+/// Maximum number of bytes that are searched for secrets while the bodies of a poll are read.
 const MAX_COMPARED_BYTES: usize = 64 << 20;
 
 /// Checks how much of the answer a request reads.
@@ -48,11 +49,11 @@ pub(crate) fn check(reading: &BodyReading) -> Result<(), Error> {
 pub(crate) struct Partial {
     end: End,
     grant: Arc<Grant>,
-    /// Finds the results of signatures.
-    derived: Option<Masker>,
+    /// Finds the texts that the host derived from secrets.
+    masker: Option<Masker>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum End {
     /// At the begin.
     Begin,
@@ -60,15 +61,6 @@ enum End {
     Bytes(usize),
     /// After one of these texts.
     Texts(AhoCorasick),
-}
-
-/// How far the texts were searched in a body that is being read.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// No text begins before this place, except those that touch a secret.
-    searched: usize,
-    /// The bytes that were searched for secrets so far.
-    compared: usize,
 }
 
 impl Partial {
@@ -83,8 +75,13 @@ impl Partial {
                 End::Texts(AhoCorasick::builder().match_kind(MatchKind::Standard).build(texts).ok()?)
             }
         };
-        let derived = (!derived.is_empty()).then(|| Masker::new(derived.iter().map(String::as_str)));
-        Some(Self { end, grant: grant.clone(), derived })
+        Some(Self { end, grant: grant.clone(), masker: None }.with_derived(derived))
+    }
+
+    /// Returns the same end, with other texts that the host derived from secrets.
+    pub(crate) fn with_derived(&self, derived: &[String]) -> Self {
+        let masker = (!derived.is_empty()).then(|| Masker::new(derived.iter().map(String::as_str)));
+        Self { end: self.end.clone(), grant: self.grant.clone(), masker }
     }
 
     /// Returns whether no byte is read.
@@ -94,40 +91,52 @@ impl Partial {
 
     /// The number of bytes that are read and not seen.
     pub(crate) fn margin(&self) -> usize {
-        let is_free = self.grant.secrets.masker().is_empty() && self.derived.is_none();
+        let is_free = self.grant.secrets.masker().is_empty() && self.masker.is_none();
         if is_free { 0 } else { MARGIN }
     }
 
-    /// Returns whether the bytes of a body that were read so far suffice.
-    pub(crate) async fn suffices(&self, body: &[u8], progress: &mut Progress) -> Result<bool, Error> {
+    /// Returns whether the bytes of a body that were read so far suffice. No text begins before `searched`, except
+    /// those that touch a secret. `compared` has the bytes that the poll has searched for secrets so far.
+    ///
+    /// # Errors
+    /// If the poll has searched too many bytes.
+    pub(crate) async fn suffices(
+        &self,
+        body: &[u8],
+        searched: &mut usize,
+        compared: &AtomicUsize,
+    ) -> Result<bool, Error> {
         let texts = match &self.end {
             End::Begin => return Ok(true),
-            End::Bytes(count) => return Ok(body.len() >= count + self.margin()),
+            End::Bytes(count) if self.margin() == 0 => return Ok(body.len() >= *count),
+            End::Bytes(count) => {
+                // Stars can take less room than the secret that they replace.
+                let Some(seen) = body.len().checked_sub(self.margin()).filter(|seen| seen >= count) else {
+                    return Ok(false);
+                };
+                return Ok(masked_length(seen, &self.regions(body, compared).await?) >= *count);
+            }
             End::Texts(texts) => texts,
         };
         let mut regions = None;
-        while let Some(found) = self.next(texts, body, progress.searched) {
+        while let Some(found) = self.next(texts, body, *searched) {
             if body.len() < found.end + self.margin() {
-                progress.searched = found.start;
+                *searched = found.start;
                 return Ok(false);
             }
             if self.margin() == 0 {
                 return Ok(true);
             }
             if regions.is_none() {
-                progress.compared += body.len();
-                if progress.compared > MAX_COMPARED_BYTES {
-                    return Err(Error::TooMuchSearched { limit: MAX_COMPARED_BYTES });
-                }
-                regions = Some(self.regions(body).await);
+                regions = Some(self.regions(body, compared).await?);
             }
             if is_apart(&found, regions.as_deref().unwrap_or_default()) {
                 return Ok(true);
             }
-            progress.searched = found.start + 1;
+            *searched = found.start + 1;
         }
         // A text may have begun.
-        progress.searched = progress.searched.max(body.len().saturating_sub(texts.max_pattern_len()));
+        *searched = (*searched).max(body.len().saturating_sub(texts.max_pattern_len()));
         Ok(false)
     }
 
@@ -135,46 +144,71 @@ impl Partial {
         texts.find(Input::new(body).range(from.min(body.len())..)).map(|found| found.range())
     }
 
-    async fn regions(&self, body: &[u8]) -> Vec<Region> {
-        let mut regions = self.grant.secrets.masker().regions(body).await;
-        if let Some(derived) = &self.derived {
-            regions.extend(derived.regions(body).await);
+    async fn regions(&self, body: &[u8], compared: &AtomicUsize) -> Result<Vec<Region>, Error> {
+        if compared.fetch_add(body.len(), Ordering::Relaxed) + body.len() > MAX_COMPARED_BYTES {
+            return Err(Error::TooMuchSearched { limit: MAX_COMPARED_BYTES });
         }
-        regions
+        let mut regions = self.grant.secrets.masker().regions(body).await;
+        if let Some(masker) = &self.masker {
+            regions.extend(masker.regions(body).await);
+        }
+        Ok(merged(regions))
     }
 
-    /// Returns the end of the part of a body that the plugin sees, in front of masking. `None` for all of it.
-    pub(crate) fn end(&self, body: &[u8], regions: &[Region]) -> Option<usize> {
-        let end = match &self.end {
-            End::Begin => 0,
-            End::Bytes(count) => *count,
-            End::Texts(texts) => {
-                let mut from = 0;
-                loop {
-                    let found = self.next(texts, body, from)?;
-                    if is_apart(&found, regions) {
-                        break found.end;
-                    }
-                    from = found.start + 1;
-                }
+    /// Returns the part of a body that the plugin sees, with its secrets replaced, and whether it is all of the body.
+    /// `is_complete` says whether the body was read to its end.
+    pub(crate) fn seen(&self, mut body: Vec<u8>, regions: Vec<Region>, is_complete: bool) -> (Vec<u8>, bool) {
+        let regions = merged(regions);
+        // Behind this place, a secret may have begun that was not found.
+        let known = if is_complete { body.len() } else { body.len().saturating_sub(self.margin()) };
+        match &self.end {
+            End::Begin => (Vec::new(), is_complete && body.is_empty()),
+            End::Bytes(count) => {
+                let is_whole = is_complete && masked_length(body.len(), &regions) <= *count;
+                let mut seen = replaced(body, regions);
+                seen.truncate(*count);
+                (seen, is_whole)
             }
-        };
-        (end < body.len()).then_some(end)
+            End::Texts(texts) => {
+                let end = self.first_apart(texts, &body, &regions).unwrap_or(known);
+                let is_whole = is_complete && end == body.len();
+                body.truncate(end);
+                let regions = regions.into_iter().filter(|region| region.source.end <= end).collect();
+                (replaced(body, regions), is_whole)
+            }
+        }
     }
 
-    /// The maximum number of bytes that the plugin sees.
-    pub(crate) fn most(&self) -> usize {
-        match self.end {
-            End::Begin => 0,
-            End::Bytes(count) => count,
-            End::Texts(_) => usize::MAX,
+    /// Returns the end of the first text that touches no secret.
+    fn first_apart(&self, texts: &AhoCorasick, body: &[u8], regions: &[Region]) -> Option<usize> {
+        let mut from = 0;
+        loop {
+            let found = self.next(texts, body, from)?;
+            if is_apart(&found, regions) {
+                return Some(found.end);
+            }
+            from = found.start + 1;
         }
     }
 }
 
-/// Returns whether a text touches none of these regions.
+/// Returns whether a text touches none of these regions, which are in order.
 fn is_apart(text: &Range<usize>, regions: &[Region]) -> bool {
-    regions.iter().all(|region| region.source.end <= text.start || text.end <= region.source.start)
+    let before = regions.partition_point(|region| region.source.end <= text.start);
+    regions.get(before).is_none_or(|region| text.end <= region.source.start)
+}
+
+/// Returns the length of the text before `end` with its secrets replaced. A secret that is not over there does not
+/// count.
+fn masked_length(end: usize, regions: &[Region]) -> usize {
+    let mut length = end;
+    for Region { source, stars } in regions.iter().take_while(|region| region.source.start < end) {
+        length = match source.end <= end {
+            true => length - source.len() + (*stars).max(1),
+            false => length - (end - source.start),
+        };
+    }
+    length
 }
 
 #[cfg(test)]

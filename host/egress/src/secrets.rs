@@ -74,6 +74,11 @@ impl Secrets {
         Ok(Self { values, private_keys, masker })
     }
 
+    /// Returns names and values, in the order of the names.
+    pub(crate) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
+    }
+
     /// Returns whether there is a secret with this name.
     pub fn contains(&self, name: &str) -> bool {
         self.values.contains_key(name)

@@ -7,7 +7,7 @@ use crate::coalesce;
 use crate::ended::Ended;
 use crate::exchange::{self, Plan, Raw, Reading};
 use crate::message::{Authentication, Capture, Request, Response, Timing};
-use crate::peer::{Peer, TlsSession};
+use crate::peer::TlsSession;
 use crate::plan::{Planned, Shared, plan};
 use crate::process::Lane;
 use crate::recording::Tape;
@@ -18,14 +18,17 @@ use crate::{Error, Grant, Seen};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::header::AUTHORIZATION;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::{Instant, timeout_at};
 
+mod shown;
 mod taped;
+
+use shown::{Shown, TlsSessions};
 
 /// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
 const MAX_OWN_WAITING: usize = 10;
@@ -65,12 +68,6 @@ pub struct Exchanged {
     pub result: Result<Response, Error>,
 }
 
-/// The TLS session of an exchange.
-enum Shown {
-    Live(Arc<Peer>),
-    Replayed(TlsSession),
-}
-
 /// The requests of one poll.
 pub struct Session {
     lane: Lane,
@@ -81,7 +78,7 @@ pub struct Session {
     /// The number of exchanges so far.
     exchanges: AtomicU32,
     /// The TLS sessions of the exchanges.
-    tls: Mutex<BTreeMap<u32, Shown>>,
+    tls: TlsSessions,
     bytes: AtomicUsize,
     /// Bytes of the requests sent so far.
     sent: AtomicUsize,
@@ -121,7 +118,7 @@ impl Session {
             deadline,
             requests: AtomicU32::new(0),
             exchanges: AtomicU32::new(0),
-            tls: Mutex::default(),
+            tls: TlsSessions::default(),
             bytes: AtomicUsize::new(0),
             sent: AtomicUsize::new(0),
             signed: AtomicU64::new(0),
@@ -129,7 +126,7 @@ impl Session {
             login_refused: AtomicBool::new(false),
             now: 0,
             share: "".into(),
-            reading: Arc::new(Reading { limit: limits.bodies, bytes: AtomicUsize::new(0) }),
+            reading: Arc::new(Reading { limit: limits.bodies, ..Reading::default() }),
             waiting: AtomicUsize::new(0),
             most_waiting: AtomicUsize::new(0),
             ended: Ended::default(),
@@ -264,20 +261,7 @@ impl Session {
 
     /// Returns the TLS session of an exchange, also of one whose certificate was refused. `None` without TLS.
     pub fn tls_of(&self, exchange: u32) -> BoxFuture<'_, Option<TlsSession>> {
-        let masked = async move {
-            let peer = match self.tls.lock().unwrap_or_else(PoisonError::into_inner).get(&exchange)? {
-                Shown::Live(peer) => peer.clone(),
-                Shown::Replayed(session) => return Some(session.clone()),
-            };
-            Some(Maskers::new(&self.grant.secrets, &[]).session(peer.shown()).await)
-        };
-        masked.boxed()
-    }
-
-    fn show(&self, exchange: u32, shown: Option<Shown>) {
-        if let Some(shown) = shown {
-            self.tls.lock().unwrap_or_else(PoisonError::into_inner).insert(exchange, shown);
-        }
+        self.tls.masked(exchange, &self.grant.secrets).boxed()
     }
 
     async fn answer(&self, request: Request) -> Exchanged {
@@ -310,21 +294,28 @@ impl Session {
         *number = Some(exchange);
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let (answer, tls) = player.answer(&requested);
-            self.show(exchange, tls.map(Shown::Replayed));
+            self.tls.keep(exchange, tls.map(Shown::Replayed));
             let response = answer?.replayed(exchange)?;
             self.count_body(response.body.len(), cap)?;
             self.captured(&captures, &sent, (&response, false)).await?;
             return Ok(response);
         }
-        let partial = planned.plan.partial.clone();
+        let is_partial = planned.plan.partial.is_some();
         let (raw, maskers) = self.send(planned, (exchange, cap), times).await?;
         // Answers of one poll are masked one at a time, so that hundreds of them do not share one turn of the runtime.
         let _turn = self.masking.lock().await;
         if captures.is_empty() {
-            return Ok(finished(maskers.response(exchange, raw, partial.as_deref()).await, Vec::new()));
+            let response = maskers.response(exchange, raw).await;
+            if is_partial {
+                self.check_body(response.body.len(), cap)?;
+            }
+            return Ok(finished(response, Vec::new()));
         }
         let unmasked = (raw.headers.clone(), raw.body.clone());
-        let response = maskers.response(exchange, raw, partial.as_deref()).await;
+        let response = maskers.response(exchange, raw).await;
+        if is_partial {
+            self.check_body(response.body.len(), cap)?;
+        }
         let is_masked = unmasked.0 != response.headers || !unmasked.1.starts_with(&response.body);
         let places = self.captured(&captures, &sent, (&response, is_masked)).await?;
         Ok(finished(response, places))
@@ -345,9 +336,12 @@ impl Session {
         let answer = Answer { status: *status, headers, body, is_masked, permits_short, is_replayed, matches };
         let places = self.captured.keep(captures, sent, &answer);
         // Values are kept although another one is missing.
-        let durable = captures.iter().rfind(|capture| capture.durable);
-        if let Some(last) = durable.or(captures.last()).filter(|_| !is_replayed) {
-            self.captured.store_changed(&last.name).await?;
+        if !is_replayed {
+            match captures.iter().rfind(|capture| capture.durable) {
+                Some(last) => self.captured.store_changed(&last.name).await?,
+                // A durable value that was replaced may stay on disk until it expires.
+                None => drop(self.captured.store_changed("").await),
+            }
         }
         places
     }
@@ -386,7 +380,7 @@ impl Session {
     async fn send(&self, planned: Planned, of: (u32, usize), times: Times) -> Result<(Raw, Maskers<'_>), Error> {
         let Planned { mut plan, mut derived, login } = planned;
         let Some(login) = login else {
-            let maskers = Maskers::new(&self.grant.secrets, &derived);
+            let maskers = Maskers::new(&self.grant.secrets, &derived, plan.partial.clone());
             return Ok((self.send_once((plan, &maskers), of, times).await?, maskers));
         };
         let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
@@ -395,10 +389,12 @@ impl Session {
             let Some(answer) = challenges.answer(&origin, &login, request) else { return Ok(false) };
             derived.extend(answer.derived().map(str::to_owned));
             plan.headers.insert(AUTHORIZATION, authorization(&answer.header)?);
+            // The end of the answer must not lie inside of what proves the password.
+            plan.partial = plan.partial.as_ref().map(|partial| Arc::new(partial.with_derived(derived)));
             Ok(true)
         };
         authorize(&mut plan, &mut derived)?;
-        let maskers = Maskers::new(&self.grant.secrets, &derived);
+        let maskers = Maskers::new(&self.grant.secrets, &derived, plan.partial.clone());
         let mut raw = self.send_once((plan.clone(), &maskers), of, times).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status != UNAUTHORIZED {
@@ -416,7 +412,7 @@ impl Session {
         drop(raw);
         self.count_request()?;
         self.count_sent(&plan)?;
-        let maskers = Maskers::new(&self.grant.secrets, &derived);
+        let maskers = Maskers::new(&self.grant.secrets, &derived, plan.partial.clone());
         let mut raw = self.send_once((plan, &maskers), of, times).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status == UNAUTHORIZED {
@@ -434,7 +430,7 @@ impl Session {
         (exchange, cap): (u32, usize),
         times: Times,
     ) -> Result<Raw, Error> {
-        let unseen = plan.partial.as_ref().map_or(0, |partial| partial.margin());
+        let is_partial = plan.partial.is_some();
         let Times { start, timeout } = times;
         let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let Lane { egress, handle, pool } = &self.lane;
@@ -444,7 +440,7 @@ impl Session {
             exchange::exchange(&common, &pool, &plan, &progress).await
         });
         let ended = timeout_at(deadline, in_flight.answer.clone()).await;
-        self.show(exchange, in_flight.progress.peer().map(Shown::Live));
+        self.tls.keep(exchange, in_flight.progress.peer().map(Shown::Live));
         let raw = match ended {
             Ok(Ok(raw)) => raw,
             Ok(Err(error)) => return Err(maskers.error(error).await),
@@ -457,7 +453,11 @@ impl Session {
             }
         };
         let length = raw.body.len();
-        self.count_body(length.saturating_sub(unseen), cap)?;
+        match is_partial {
+            // Only the part counts that the plugin sees, which is not known yet.
+            true => drop(self.bytes.fetch_add(length, Ordering::Relaxed)),
+            false => self.count_body(length, cap)?,
+        }
         drop(in_flight);
         // The only holder of the answer takes its body, other holders copy it.
         match Arc::try_unwrap(raw) {
@@ -472,10 +472,14 @@ impl Session {
 
     fn count_body(&self, length: usize, cap: usize) -> Result<(), Error> {
         let before = self.bytes.fetch_add(length, Ordering::Relaxed);
-        if length > cap || before.saturating_add(length) > self.limits.bodies {
+        if before.saturating_add(length) > self.limits.bodies {
             return Err(Error::BodyTooLarge { limit: cap });
         }
-        Ok(())
+        self.check_body(length, cap)
+    }
+
+    fn check_body(&self, length: usize, cap: usize) -> Result<(), Error> {
+        if length > cap { Err(Error::BodyTooLarge { limit: cap }) } else { Ok(()) }
     }
 }
 

@@ -128,7 +128,13 @@ pub(crate) async fn sign(
         if signing.is_replayed {
             // A mistake is refused as by a host that sends it.
             parts.ready(signature, signing.now)?;
-            signed.insert(signature.name.clone(), Output::Text("signature".to_owned()));
+            let output = match signature.encoding {
+                SignatureEncoding::Raw => Output::Raw(b"signature".to_vec()),
+                _ => Output::Text("signature".to_owned()),
+            };
+            if signed.insert(signature.name.clone(), output).is_some() {
+                return Err(bad(signature, TWICE));
+            }
             continue;
         }
         // Composing the input of a further one takes time as well.
@@ -154,11 +160,14 @@ pub(crate) async fn sign(
             SignatureEncoding::Base64Url => Output::Text(URL_SAFE_NO_PAD.encode(bytes)),
         };
         if signed.insert(signature.name.clone(), output).is_some() {
-            return Err(bad(signature, "there are two of this name"));
+            return Err(bad(signature, TWICE));
         }
     }
     Ok(signed)
 }
+
+/// Why a second signature of a name is refused.
+const TWICE: &str = "there are two of this name";
 
 /// The error for a secret that an operator must correct.
 fn unusable(name: &str, why: String) -> Error {

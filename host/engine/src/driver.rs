@@ -165,9 +165,6 @@ impl Driver {
         let restored = targets.iter().filter(|(_, schedule)| schedule.is_some());
         let dirty = restored.map(|(target, _)| (target.id().clone(), Changes::default())).collect();
         let runtime: Vec<_> = targets.iter().map(|(target, _)| target.clone()).collect();
-        let known = runtime.iter().chain(rules.channels.values());
-        let known = known.map(|target| (target.id().clone(), target.config.kind.clone())).collect();
-        wiring.sandbox.forget_others(&known);
         let specs = targets.into_iter().map(|(target, schedule)| (target.spec(), schedule)).collect();
         scheduler.apply(Input::Started(specs), now);
         let turns = LoopState { capacity: CAPACITY, ..LoopState::default() };

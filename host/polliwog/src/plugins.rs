@@ -18,8 +18,8 @@ pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
     Ok(catalog::compiler(&[COMPILE_PLUGIN], data_dir, random_bytes::<32>)?)
 }
 
-/// The folder for captured secrets that survive a restart. If it cannot be used, a warning is logged, and they are kept in
-/// memory only.
+/// The folder for captured secrets that survive a restart. Without the key of this installation, a warning is logged,
+/// and they are kept in memory only.
 pub(crate) fn durable(data_dir: &Path) -> Option<DurableFolder> {
     match catalog::installation_key(data_dir, random_bytes::<32>) {
         Ok(key) => Some(DurableFolder { path: data_dir.join("captured"), key }),

@@ -4,11 +4,10 @@ use crate::cache::Owner;
 use crate::host::State;
 use crate::limits::Limits;
 use crate::run::{Done, Job, Prepared, Sandbox};
-use egress::{Captured, Tape};
-use futures_util::FutureExt;
+use egress::{Captured, OriginGrant, Tape};
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use model::{Kind, TargetId};
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +37,7 @@ impl Sandbox {
             return None;
         }
         let owner = Owner { target: job.target.id.clone(), plugin: job.plugin.digest() };
-        let captured = self.captured.of(&owner, (&job.plugin.descriptor().kind, &job.grant.origins), job.now);
+        let captured = self.captured.of(&owner, (&job.plugin.descriptor().kind, &job.grant), job.now);
         Some(Closing { job, captured, is_last: true })
     }
 
@@ -48,10 +47,21 @@ impl Sandbox {
         self.captured.forget(target, kind);
     }
 
-    /// Removes the stored values and captured secrets of a target, except those that survive a restart. Returns its
-    /// session, to be ended with [`Self::close`]. `None` if there is nothing to end.
+    /// Removes the remains of a poll of an earlier definition. `origins` are those of the present one; `None` if the
+    /// target is gone.
+    pub fn forget_earlier(&self, target: &TargetId, kind: &Kind, origins: Option<&[OriginGrant]>) {
+        match origins {
+            Some(origins) => {
+                self.caller.cache.forget(target);
+                self.captured.forget_others(target, kind, origins);
+            }
+            None => self.forget(target, kind),
+        }
+    }
+
+    /// Removes the captured secrets of a target, except those that survive a restart. Returns its session, to be ended
+    /// with [`Self::close`]. `None` if there is nothing to end.
     pub fn forget_session(&self, job: Job) -> Option<Closing> {
-        self.caller.cache.forget(&job.target.id);
         let owner = Owner { target: job.target.id.clone(), plugin: job.plugin.digest() };
         let captured = self.captured.take(&owner)?;
         job.plugin.has_session().then_some(Closing { job, captured, is_last: false })
@@ -60,20 +70,16 @@ impl Sandbox {
     /// Runs one poll without the captured secrets of its target, and ends its session: a test with another password
     /// must log in.
     pub fn poll_apart(&self, job: Job) -> BoxFuture<'_, Done> {
+        let started = Instant::now();
         let polled = async move {
             let captured = Arc::<Captured>::default();
-            let done = self.poll_from(Instant::now(), job.clone(), Some(captured.clone())).await;
+            let done = self.poll_from(started, job.clone(), Some(captured.clone())).await;
             if job.plugin.has_session() {
                 self.close(Closing { job: Job { tape: Tape::Off, ..job }, captured, is_last: true }).await;
             }
             done
         };
-        polled.boxed()
-    }
-
-    /// Removes the secrets on disk that targets and channels other than these captured.
-    pub fn forget_others(&self, known: &BTreeSet<(TargetId, Kind)>) {
-        self.captured.forget_others(known);
+        AssertUnwindSafe(polled).catch_unwind().unwrap_or_else(move |_| Done::of_panic(started)).boxed()
     }
 
     /// Ends a session after the calls that use it. Errors are logged.

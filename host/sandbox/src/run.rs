@@ -141,6 +141,12 @@ pub struct Done {
 }
 
 impl Done {
+    /// A poll that ended in a panic of the host.
+    pub(crate) fn of_panic(started: Instant) -> Self {
+        let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
+        Self::failed(plugin_fault("host_panic", message), started)
+    }
+
     /// A poll that did not get as far as its plugin.
     fn failed(failure: Failure, started: Instant) -> Self {
         let usage = Usage { wall: started.elapsed(), ..Usage::default() };
@@ -175,8 +181,7 @@ impl Sandbox {
             compiler: compiler.with_backtrace(config.backtrace),
             linker,
             slots: Arc::new(Semaphore::new(config.instance_slots as usize)),
-            captured: Vaults::new(config.durable)
-                .map_err(|error| SetupError(format!("the folder of captured secrets: {error}")))?,
+            captured: Vaults::new(config.durable),
             waking: tokio::sync::Mutex::default(),
             waited: AtomicU64::new(0),
             zone: config.zone,
@@ -219,11 +224,8 @@ impl Sandbox {
     /// Runs one poll in a fresh instance. A panic of the host fails only this poll.
     pub fn poll(&self, job: Job) -> BoxFuture<'_, Done> {
         let started = Instant::now();
-        let failed = move |_| {
-            let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
-            Done::failed(plugin_fault("host_panic", message), started)
-        };
-        AssertUnwindSafe(self.poll_from(started, job, None)).catch_unwind().unwrap_or_else(failed).boxed()
+        let polled = AssertUnwindSafe(self.poll_from(started, job, None)).catch_unwind();
+        polled.unwrap_or_else(move |_| Done::of_panic(started)).boxed()
     }
 
     /// Runs a poll. `captured` is `None` for the captured secrets of its target.
@@ -309,7 +311,7 @@ impl Sandbox {
         let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
         let captured = match captured {
             Some(captured) => captured,
-            None => self.captured.of(&owner, (&plugin.descriptor().kind, &grant.origins), now),
+            None => self.captured.of(&owner, (&plugin.descriptor().kind, &grant), now),
         };
         let session = Session::new(
             self.caller.lanes.egress(&target.id),

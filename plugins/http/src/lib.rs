@@ -74,8 +74,8 @@ fn redirected_elsewhere(target: &Endpoint, settings: &Settings, to: &str, error:
     unanswered(target, settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
 }
 
-/// Returns the report without an answer. The other checks are unknown. The last known certificate is kept, unless the server
-/// showed one.
+/// Returns the report without an answer. The other checks are unknown. The last known certificate is kept, unless the
+/// server showed one.
 fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Report {
     let failed = Dependency {
         error: Some(value!({ "code": error.code }).to_string()),

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use proptest::prelude::*;
 
-/// Two secrets of equal length without a common text of 2 bytes.
-const SECRETS: [&str; 2] = ["q8Zk3mWx0pTy7LnA", "vB5rHj1sUe6iOc2K"];
+/// Secrets of equal length without a common text of 2 bytes. The forms of the last one are longer.
+const SECRETS: [&str; 3] = ["q8Zk3mWx0pTy7LnA", "vB5rHj1sUe6iOc2K", "\"F&D\\G<4\"9/%#@>?"];
 
 /// A part of a body.
 #[derive(Clone, Debug)]
@@ -26,23 +26,26 @@ fn written(pieces: &[Piece], secret: &str) -> Vec<u8> {
         Piece::Secret(0) => secret.to_owned(),
         Piece::Secret(1) => format!("<{}>", STANDARD.encode(secret)),
         Piece::Secret(2) => format!("<{}>", HEXLOWER.encode(secret.as_bytes())),
-        Piece::Secret(_) => secret.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+        Piece::Secret(3) => secret.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+        Piece::Secret(4) => serde_json::to_string(secret).unwrap(),
+        Piece::Secret(_) => url::form_urlencoded::byte_serialize(secret.as_bytes()).collect(),
     };
     pieces.iter().map(write).collect::<String>().into_bytes()
 }
 
-/// Reads a body that arrives in pieces of this length. Returns what the plugin sees, whether it is all, and the number of
-/// bytes that were read.
+/// Reads a body that arrives in pieces of this length. Returns what the plugin sees, whether it is all, and the number
+/// of bytes that were read.
 async fn seen(body: &[u8], step: usize, reading: &BodyReading, secret: Option<&str>) -> (String, bool, usize) {
     let values = secret.map(|secret| ("token", secret));
     let grant = grant("http://127.0.0.1:1/", crate::Tls::system().unwrap(), secrets(values.as_slice()));
     let partial = Partial::of(reading, &grant, &[]).unwrap();
-    let (mut read, mut progress) = (0, Progress::default());
-    while read < body.len() && !partial.suffices(&body[..read], &mut progress).await.unwrap() {
+    let (mut read, mut searched, compared) = (0, 0, AtomicUsize::new(0));
+    while read < body.len() && !partial.suffices(&body[..read], &mut searched, &compared).await.unwrap() {
         read = body.len().min(read + step);
     }
-    let (seen, is_whole) = Maskers::new(&grant.secrets, &[]).body(body[..read].to_vec(), Some(&partial)).await;
-    (String::from_utf8(seen).unwrap(), is_whole && read == body.len(), read)
+    let maskers = Maskers::new(&grant.secrets, &[], Some(Arc::new(partial)));
+    let (seen, is_complete) = maskers.body(body[..read].to_vec(), read == body.len()).await;
+    (String::from_utf8(seen).unwrap(), is_complete, read)
 }
 
 #[tokio::test]
@@ -87,11 +90,11 @@ async fn no_more_is_read_than_needed() {
 async fn texts_inside_of_many_secrets_have_a_bound() {
     let grant = grant("http://127.0.0.1:1/", crate::Tls::system().unwrap(), secrets(&[("token", SECRETS[0])]));
     let partial = Partial::of(&BodyReading::Until(vec![b"Zk".to_vec()]), &grant, &[]).unwrap();
-    let (mut body, mut progress) = (vec![b'.'; 1 << 20], Progress::default());
+    let (mut body, mut searched, total) = (vec![b'.'; 1 << 20], 0, AtomicUsize::new(0));
     let mut compared = 0;
     let error = loop {
         body.extend_from_slice(format!(" {} {}", SECRETS[0], ".".repeat(MARGIN)).as_bytes());
-        match partial.suffices(&body, &mut progress).await {
+        match partial.suffices(&body, &mut searched, &total).await {
             Ok(suffices) => assert!(!suffices),
             Err(error) => break error,
         }
@@ -104,13 +107,15 @@ fn piece() -> impl Strategy<Value = Piece> {
     prop_oneof![
         prop::sample::select(&["END", "\n", ", ", "{\"a\":\"", "\"}"][..]).prop_map(Piece::Text),
         (1usize..1_500).prop_map(Piece::Filler),
-        (0usize..4).prop_map(Piece::Secret),
+        (0usize..6).prop_map(Piece::Secret),
     ]
 }
 
 fn reading() -> impl Strategy<Value = BodyReading> {
     // Texts that occur in one of the secrets only.
-    let text = prop::sample::select(&["END", "\n", ".", "q", "8Zk", "nA", "nA,", "2K", "Hj1sUe6i", ">", "%7"][..]);
+    let text = prop::sample::select(
+        &["END", "\n", ".", "q", "8Zk", "nA", "nA,", "2K", "Hj1sUe6i", ">", "%7", "\\", "&D", "%22"][..],
+    );
     prop_oneof![
         (1usize..4_000).prop_map(BodyReading::First),
         prop::collection::vec(text.prop_map(|text| text.as_bytes().to_vec()), 1..4).prop_map(BodyReading::Until),
@@ -125,12 +130,14 @@ proptest! {
         step in 1usize..3_000,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let [first, second] = SECRETS.map(|secret| {
+        let [first, second, third] = SECRETS.map(|secret| {
             let body = written(&pieces, secret);
             let (text, is_complete, _) = runtime.block_on(seen(&body, step, &reading, Some(secret)));
             prop_assert!(!text.contains(secret), "{text}");
             Ok((text, is_complete))
         });
-        prop_assert_eq!(first?, second?);
+        let first = first?;
+        prop_assert_eq!(&first, &second?);
+        prop_assert_eq!(first, third?);
     }
 }

@@ -162,6 +162,8 @@ impl DurableStore for Shelf {
         *self.stored.lock().unwrap() = values.iter().map(text).collect();
         Ok(())
     }
+
+    fn close(&self) {}
 }
 
 #[tokio::test]

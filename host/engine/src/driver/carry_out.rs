@@ -33,7 +33,10 @@ impl Driver {
         let input = Input::Finished(id.clone(), finished.finish);
         if !finished.merged {
             // The target is gone, or its definition changed: only the end of the poll counts.
-            self.wiring.sandbox.forget(id, &finished.target.config.kind);
+            let present = self.targets.get(id).map(|tracked| &*tracked.target);
+            let same = present.filter(|present| present.config.kind == finished.target.config.kind);
+            let origins = same.map(|present| present.grant.origins.as_slice());
+            self.wiring.sandbox.forget_earlier(id, &finished.target.config.kind, origins);
             self.apply(input);
         } else if self.targets.contains_key(id) {
             self.scheduler.apply(input, self.wiring.clock.now());

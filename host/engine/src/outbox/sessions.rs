@@ -18,12 +18,12 @@ impl Outbox {
         let parts = &self.0.parts;
         let sandbox = &parts.sandbox;
         for (channel, sender, is_gone) in channels {
-            let Some(Sender::Plugin(served)) = sender else { continue };
-            let job = channel.job(&served.plugin, parts.clock.wall(), Tape::Off);
-            let closing = match is_gone {
+            let plugin = if let Some(Sender::Plugin(served)) = &sender { Some(&served.plugin) } else { None };
+            let job = plugin.map(|plugin| channel.job(plugin, parts.clock.wall(), Tape::Off));
+            let closing = job.and_then(|job| match is_gone {
                 true => sandbox.last_session(job),
                 false => sandbox.forget_session(job),
-            };
+            });
             if is_gone {
                 sandbox.forget(channel.id(), &channel.config.kind);
             }

@@ -110,7 +110,8 @@ async fn poll_in_a_row(
             }
         });
     }
-    if let Some(closing) = sandbox.forget_session(ready.job(plugin, clock.wall(), Tape::Off)) {
+    // Nothing of this process is kept, so it is the end of all sessions.
+    if let Some(closing) = sandbox.last_session(ready.job(plugin, clock.wall(), Tape::Off)) {
         sandbox.close(closing).await;
     }
     match &all[..] {
