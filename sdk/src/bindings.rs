@@ -573,7 +573,7 @@ pub mod polliwog {
                 pub issuer: _rt::String,
                 /// The serial number, lower-case hex without colons.
                 pub serial: _rt::String,
-                /// The begin of its validity.
+                /// The start of its validity.
                 pub not_before: TimestampMs,
                 /// The end of its validity.
                 pub not_after: TimestampMs,

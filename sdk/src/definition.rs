@@ -161,6 +161,11 @@ pub(crate) fn checked<T: DeserializeOwned>(
     }
 }
 
+/// The problem of settings that a plugin does not convert.
+pub(crate) fn not_migrated(version: u32) -> SettingsProblem {
+    SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write new ones"))
+}
+
 /// Converts settings of an earlier version.
 pub(crate) fn migrated(
     version: u32,

@@ -3,7 +3,7 @@
 use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionGuest;
 use crate::bindings::exports::polliwog::plugin::notifier::Guest as NotifierGuest;
 use crate::bindings::exports::polliwog::plugin::session::Guest as SessionGuest;
-use crate::definition::{checked, migrated, settings_of};
+use crate::definition::{checked, migrated, not_migrated, settings_of};
 use crate::http::Response;
 use crate::poller::{Session, closed};
 use crate::report::millis;
@@ -70,7 +70,7 @@ pub trait Notifier {
     /// If they have no equivalent, so that an operator must change them.
     fn migrate(version: u32, settings: Value) -> Result<Value, SettingsProblem> {
         let _ = settings;
-        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write new ones")))
+        Err(not_migrated(version))
     }
 
     /// Sends one notification. Each attempt runs in its own instance.

@@ -4,7 +4,7 @@ use crate::bindings::exports::polliwog::plugin::definition::Guest as DefinitionG
 use crate::bindings::exports::polliwog::plugin::poller::Guest as PollerGuest;
 use crate::bindings::exports::polliwog::plugin::session::Guest as SessionGuest;
 use crate::bindings::exports::polliwog::plugin::setup::Guest as SetupGuest;
-use crate::definition::{checked, migrated, settings_of};
+use crate::definition::{checked, migrated, not_migrated, settings_of};
 use crate::report::millis;
 use crate::{CallError, Descriptor, Endpoint, Guide, Member, Report, SecretSpec, SettingsProblem};
 use schemars::JsonSchema;
@@ -79,7 +79,7 @@ pub trait Poller {
     /// If they have no equivalent, so that an operator must change them.
     fn migrate(version: u32, settings: Value) -> Result<Value, SettingsProblem> {
         let _ = settings;
-        Err(SettingsProblem::of_all(format!("settings of version {version} have no equivalent: write new ones")))
+        Err(not_migrated(version))
     }
 
     /// Polls the target once. Each poll runs in its own instance.

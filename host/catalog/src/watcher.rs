@@ -22,10 +22,11 @@ const AGAIN: u32 = 10;
 const LOADED_AT_ONCE: usize = 8;
 
 /// How a start treats files that are not compiled yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Uncompiled {
-    /// Compile them now, because a command answers once.
-    Compile,
+    /// Compile them now, because a command answers once. The function is called with the path of each before, because
+    /// it takes a while.
+    Compile(fn(&Path)),
     /// Compile them while the host runs, because a start must not wait for a file in the directory.
     Defer,
 }
@@ -75,13 +76,18 @@ impl PluginWatcher {
         let (mut spare, mut meanwhile) = (Vec::new(), Vec::new());
         for name in directory.first_scan() {
             let Some(read) = directory.read(&name) else { continue };
-            if uncompiled_files == Uncompiled::Defer && read.as_ref().is_ok_and(|bytes| !sandbox.is_judged(bytes)) {
-                tracing::info!("{} is being compiled while the host runs", path.join(&name).display());
-                directory.read_again(&shown(&name));
-                let name = shown(&name);
-                // The earlier version serves until then.
-                meanwhile.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name, version)));
-                continue;
+            let is_new = read.as_ref().is_ok_and(|bytes| !sandbox.is_judged(bytes));
+            match uncompiled_files {
+                Uncompiled::Compile(announce) if is_new => announce(&path.join(&name)),
+                Uncompiled::Defer if is_new => {
+                    tracing::info!("{} is being compiled while the host runs", path.join(&name).display());
+                    directory.read_again(&shown(&name));
+                    let name = shown(&name);
+                    // The earlier version serves until then.
+                    meanwhile.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name, version)));
+                    continue;
+                }
+                _ => {}
             }
             let (name, verdict) = (shown(&name), judge(&sandbox, read).await);
             let verdict = verdict.and_then(|version| {

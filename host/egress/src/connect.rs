@@ -245,11 +245,9 @@ fn refusal(error: &io::Error) -> Option<&Refused> {
 }
 
 fn handshake_error(name: String, error: &io::Error) -> Error {
-    let Some(cause) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
-        return Error::TlsFailed { name, why: without_os_number(error) };
-    };
-    let Some(Refused { found, refusal, .. }) = Refused::of(cause) else {
-        return Error::TlsFailed { name, why: cause.to_string() };
+    let Some(Refused { found, refusal, .. }) = refusal(error) else {
+        let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        return Error::TlsFailed { name, why: cause.map_or_else(|| without_os_number(error), ToString::to_string) };
     };
     let found = found.to_string();
     match refusal {

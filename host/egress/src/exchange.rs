@@ -6,7 +6,7 @@ use crate::http1::{self, BEFORE_HEAD, HEADER_BYTES, HEADER_COUNT};
 use crate::message::only_reads;
 use crate::peer::Peer;
 use crate::pool::{Connection, Key, Pool, Transport};
-use crate::reading::Partial;
+use crate::reading::Visible;
 use crate::{Error, Method, Timing};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -48,8 +48,8 @@ pub(crate) struct Plan {
     pub share: Arc<str>,
     /// The bytes that the poll reads at a time, and their limit.
     pub reading: Arc<Reading>,
-    /// The end of the answer's body; `None` to read all of it.
-    pub partial: Option<Arc<Partial>>,
+    /// The part of the answer to read.
+    pub visible: Arc<Visible>,
 }
 
 /// The body bytes that one poll is reading now, and their limit.
@@ -291,10 +291,9 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
         left.store(usize::MAX, Ordering::Relaxed);
     }
     let first_byte = start.elapsed();
-    let is_read = plan.partial.as_ref().is_none_or(|partial| !partial.is_nothing());
-    let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| is_read && *value != "identity");
+    let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
     // An answer without a body (to HEAD, or with status 304) may state the encoding that its body would have.
-    if let Some(encoding) = encoding.filter(|_| !response.body().is_end_stream()) {
+    if let Some(encoding) = encoding.filter(|_| !plan.visible.is_nothing() && !response.body().is_end_stream()) {
         return Err(Error::EncodedBody(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
     progress.enter("reading the answer");
@@ -398,15 +397,16 @@ struct Read {
 /// Reads a body within the cap and the budget. If the body is too long, or the rest is not asked for, the rest is not
 /// read and the connection is closed.
 async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan: &Plan) -> Result<Read, Error> {
-    let partial = plan.partial.as_deref();
-    if partial.is_some_and(Partial::is_nothing) {
+    let visible = &*plan.visible;
+    if visible.is_nothing() {
         return Ok(Read { body: Vec::new(), is_complete: incoming.is_end_stream(), held: None });
     }
-    let limit = || progress.cap.load(Ordering::Relaxed).saturating_add(partial.map_or(0, Partial::margin));
+    let unseen = if visible.is_whole() { 0 } else { visible.margin() };
+    let limit = || progress.cap.load(Ordering::Relaxed).saturating_add(unseen);
     let mut counted = Counted { reading: &plan.reading, bytes: 0 };
     let mut searched = 0;
     let promised = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-    if partial.is_none() && promised.is_some_and(|length| length > limit()) {
+    if visible.is_whole() && promised.is_some_and(|length| length > limit()) {
         return Err(Error::BodyTooLarge { limit: limit() });
     }
     let expected = promised.unwrap_or(FIRST_HOLD).min(FIRST_HOLD).min(limit());
@@ -417,7 +417,7 @@ async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan
         let frame = frame.map_err(|error| translate(&error, plan))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = body.len() + data.len();
-        if (partial.is_none() && length > limit()) || !counted.add(data.len()) {
+        if (visible.is_whole() && length > limit()) || !counted.add(data.len()) {
             return Err(Error::BodyTooLarge { limit: limit() });
         }
         while length > held.bytes() {
@@ -426,14 +426,12 @@ async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan
             grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?;
         }
         body.extend_from_slice(&data);
-        if let Some(partial) = partial {
-            if partial.suffices(&body, &mut searched, &plan.reading.compared).await? {
-                is_complete = incoming.is_end_stream();
-                break;
-            }
-            if length > limit() {
-                return Err(Error::BodyTooLarge { limit: limit() });
-            }
+        if visible.suffices(&body, &mut searched, &plan.reading.compared).await? {
+            is_complete = incoming.is_end_stream();
+            break;
+        }
+        if length > limit() {
+            return Err(Error::BodyTooLarge { limit: limit() });
         }
     }
     held.shrink(body.len());

@@ -73,6 +73,7 @@ mod grant;
 mod headers;
 mod http1;
 mod mask;
+mod maskers;
 mod message;
 mod peer;
 mod plan;

@@ -175,10 +175,7 @@ impl Certificate {
 
 /// Shortens a text to the limit of the contract.
 fn shortened(mut text: String) -> String {
-    if text.len() > MAX_TEXT {
-        let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
     text
 }
 

@@ -5,8 +5,9 @@ use crate::connect::Destination;
 use crate::exchange::{Plan, Reading};
 use crate::grant::{NARROWED, path_and_query};
 use crate::headers::header;
+use crate::maskers::Maskers;
 use crate::message::{BodyReading, Request, is_never_sent};
-use crate::reading::{self, Partial};
+use crate::reading::{self, Visible};
 use crate::references::{Part, References, Scheme};
 use crate::secrets::AvailableSecrets;
 use crate::signatures::{Signing, sign};
@@ -37,6 +38,8 @@ pub(crate) struct Shared<'a> {
 /// A request that is ready to be sent.
 pub(crate) struct Planned {
     pub plan: Plan,
+    /// How much of the answer's body to read.
+    pub reading: BodyReading,
     /// The results of signatures in the request. They are masked in the answer by their value, which a plugin can guess
     /// only as a whole. That must not be done with a text of which a plugin can choose a part, such as `user:password`.
     pub derived: Vec<String>,
@@ -84,14 +87,14 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
         headers.insert(HOST, value);
     }
     let derived: Vec<String> = signed.into_texts().collect();
-    let partial = Partial::of(&request.reading, grant, &derived).map(Arc::new);
+    let visible = Arc::new(Visible::of(&request.reading, Maskers::new(grant, &derived)));
     let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
     // The answer contains a captured secret of this target, or belongs to its nonce: other callers must not share it.
-    let shared = request.captures.is_empty() && login.is_none() && request.reading == BodyReading::Whole;
-    let (share, reading) = (share.clone(), reading.clone());
+    let shared = request.captures.is_empty() && login.is_none() && visible.is_whole();
+    let (share, bytes) = (share.clone(), reading.clone());
     let (method, body) = (request.method, body.into());
-    let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading, partial };
-    Ok(Planned { plan, derived, login })
+    let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading: bytes, visible };
+    Ok(Planned { plan, reading: request.reading, derived, login })
 }
 
 /// Returns the signatures of a request, and its body with its secrets and signatures inserted.

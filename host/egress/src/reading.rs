@@ -6,12 +6,12 @@
 //!   The end of the seen part then lies in front of a secret or behind it.
 //! - A text that ends the body counts only where it touches no secret.
 
-use crate::mask::{Masker, Region, merged, replaced};
+use crate::Error;
+use crate::mask::{Region, merged, replaced};
+use crate::maskers::Maskers;
 use crate::message::BodyReading;
-use crate::{Error, Grant};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes that are read behind the seen part, if there are secrets. A secret is found by its first 8 bytes: the
@@ -44,18 +44,19 @@ pub(crate) fn check(reading: &BodyReading) -> Result<(), Error> {
     Err(Error::BadRequest(why))
 }
 
-/// The end of a body that is not read as a whole.
+/// The part of an answer that a plugin sees.
 #[derive(Debug)]
-pub(crate) struct Partial {
+pub(crate) struct Visible {
     end: End,
-    grant: Arc<Grant>,
-    /// Finds the texts that the host derived from secrets.
-    masker: Option<Masker>,
+    maskers: Maskers,
 }
 
-#[derive(Clone, Debug)]
+/// The end of the visible part of a body.
+#[derive(Debug)]
 enum End {
-    /// At the begin.
+    /// That of the body.
+    Whole,
+    /// At its beginning: nothing is read.
     Begin,
     /// After this number of bytes.
     Bytes(usize),
@@ -63,25 +64,28 @@ enum End {
     Texts(AhoCorasick),
 }
 
-impl Partial {
-    /// Returns the end of a body; `None` if it is read as a whole. `derived` has the results of signatures.
-    pub(crate) fn of(reading: &BodyReading, grant: &Arc<Grant>, derived: &[String]) -> Option<Self> {
+impl Visible {
+    /// The part of an answer to a request that was checked with [`check`].
+    pub(crate) fn of(reading: &BodyReading, maskers: Maskers) -> Self {
         let end = match reading {
-            BodyReading::Whole => return None,
+            BodyReading::Whole => End::Whole,
             BodyReading::None => End::Begin,
             BodyReading::First(count) => End::Bytes(*count),
-            // At most 4 KiB of texts, so it can be built.
             BodyReading::Until(texts) => {
-                End::Texts(AhoCorasick::builder().match_kind(MatchKind::Standard).build(texts).ok()?)
+                let built = AhoCorasick::builder().match_kind(MatchKind::Standard).build(texts);
+                End::Texts(built.expect("at most 4 KiB of texts fit"))
             }
         };
-        Some(Self { end, grant: grant.clone(), masker: None }.with_derived(derived))
+        Self { end, maskers }
     }
 
-    /// Returns the same end, with other texts that the host derived from secrets.
-    pub(crate) fn with_derived(&self, derived: &[String]) -> Self {
-        let masker = (!derived.is_empty()).then(|| Masker::new(derived.iter().map(String::as_str)));
-        Self { end: self.end.clone(), grant: self.grant.clone(), masker }
+    pub(crate) fn maskers(&self) -> &Maskers {
+        &self.maskers
+    }
+
+    /// Returns whether the body is read as a whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.end, End::Whole)
     }
 
     /// Returns whether no byte is read.
@@ -91,8 +95,7 @@ impl Partial {
 
     /// The number of bytes that are read and not seen.
     pub(crate) fn margin(&self) -> usize {
-        let is_free = self.grant.secrets.masker().is_empty() && self.masker.is_none();
-        if is_free { 0 } else { MARGIN }
+        if self.maskers.is_empty() { 0 } else { MARGIN }
     }
 
     /// Returns whether the bytes of a body that were read so far suffice. No text begins before `searched`, except
@@ -107,6 +110,7 @@ impl Partial {
         compared: &AtomicUsize,
     ) -> Result<bool, Error> {
         let texts = match &self.end {
+            End::Whole => return Ok(false),
             End::Begin => return Ok(true),
             End::Bytes(count) if self.margin() == 0 => return Ok(body.len() >= *count),
             End::Bytes(count) => {
@@ -148,20 +152,17 @@ impl Partial {
         if compared.fetch_add(body.len(), Ordering::Relaxed) + body.len() > MAX_COMPARED_BYTES {
             return Err(Error::TooMuchSearched { limit: MAX_COMPARED_BYTES });
         }
-        let mut regions = self.grant.secrets.masker().regions(body).await;
-        if let Some(masker) = &self.masker {
-            regions.extend(masker.regions(body).await);
-        }
-        Ok(merged(regions))
+        Ok(merged(self.maskers.regions(body).await))
     }
 
     /// Returns the part of a body that the plugin sees, with its secrets replaced, and whether it is all of the body.
     /// `is_complete` says whether the body was read to its end.
-    pub(crate) fn seen(&self, mut body: Vec<u8>, regions: Vec<Region>, is_complete: bool) -> (Vec<u8>, bool) {
-        let regions = merged(regions);
+    pub(crate) async fn body(&self, mut body: Vec<u8>, is_complete: bool) -> (Vec<u8>, bool) {
+        let regions = merged(self.maskers.regions(&body).await);
         // Behind this place, a secret may have begun that was not found.
         let known = if is_complete { body.len() } else { body.len().saturating_sub(self.margin()) };
         match &self.end {
+            End::Whole => (replaced(body, regions), is_complete),
             End::Begin => (Vec::new(), is_complete && body.is_empty()),
             End::Bytes(count) => {
                 let is_whole = is_complete && masked_length(body.len(), &regions) <= *count;

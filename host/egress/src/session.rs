@@ -1,15 +1,17 @@
 //! The requests of one poll.
 
-use crate::answer::{Maskers, finished};
+use crate::answer::{finished, response};
 use crate::authentication::authorization;
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce;
 use crate::ended::Ended;
 use crate::exchange::{self, Plan, Raw, Reading};
+use crate::maskers::Maskers;
 use crate::message::{Authentication, Capture, Request, Response, Timing};
 use crate::peer::TlsSession;
 use crate::plan::{Planned, Shared, plan};
 use crate::process::Lane;
+use crate::reading::Visible;
 use crate::recording::Tape;
 use crate::references::References;
 use crate::secrets::AvailableSecrets;
@@ -261,7 +263,7 @@ impl Session {
 
     /// Returns the TLS session of an exchange, also of one whose certificate was refused. `None` without TLS.
     pub fn tls_of(&self, exchange: u32) -> BoxFuture<'_, Option<TlsSession>> {
-        self.tls.masked(exchange, &self.grant.secrets).boxed()
+        self.tls.masked(exchange, &self.grant).boxed()
     }
 
     async fn answer(&self, request: Request) -> Exchanged {
@@ -300,23 +302,17 @@ impl Session {
             self.captured(&captures, &sent, (&response, false)).await?;
             return Ok(response);
         }
-        let is_partial = planned.plan.partial.is_some();
-        let (raw, maskers) = self.send(planned, (exchange, cap), times).await?;
+        let (raw, visible) = self.send(planned, (exchange, cap), times).await?;
         // Answers of one poll are masked one at a time, so that hundreds of them do not share one turn of the runtime.
         let _turn = self.masking.lock().await;
-        if captures.is_empty() {
-            let response = maskers.response(exchange, raw).await;
-            if is_partial {
-                self.check_body(response.body.len(), cap)?;
-            }
-            return Ok(finished(response, Vec::new()));
+        let unmasked = (!captures.is_empty()).then(|| (raw.headers.clone(), raw.body.clone()));
+        let response = response(&visible, exchange, raw).await;
+        // The length of a part was not known before.
+        if !visible.is_whole() && response.body.len() > cap {
+            return Err(Error::BodyTooLarge { limit: cap });
         }
-        let unmasked = (raw.headers.clone(), raw.body.clone());
-        let response = maskers.response(exchange, raw).await;
-        if is_partial {
-            self.check_body(response.body.len(), cap)?;
-        }
-        let is_masked = unmasked.0 != response.headers || !unmasked.1.starts_with(&response.body);
+        let Some((headers, body)) = unmasked else { return Ok(finished(response, Vec::new())) };
+        let is_masked = headers != response.headers || !body.starts_with(&response.body);
         let places = self.captured(&captures, &sent, (&response, is_masked)).await?;
         Ok(finished(response, places))
     }
@@ -376,12 +372,12 @@ impl Session {
     }
 
     /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and
-    /// the maskers of its texts.
-    async fn send(&self, planned: Planned, of: (u32, usize), times: Times) -> Result<(Raw, Maskers<'_>), Error> {
-        let Planned { mut plan, mut derived, login } = planned;
+    /// its visible part.
+    async fn send(&self, planned: Planned, of: (u32, usize), times: Times) -> Result<(Raw, Arc<Visible>), Error> {
+        let Planned { mut plan, reading, mut derived, login } = planned;
         let Some(login) = login else {
-            let maskers = Maskers::new(&self.grant.secrets, &derived, plan.partial.clone());
-            return Ok((self.send_once((plan, &maskers), of, times).await?, maskers));
+            let visible = plan.visible.clone();
+            return Ok((self.send_once(plan, of, times).await?, visible));
         };
         let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
         let authorize = |plan: &mut Plan, derived: &mut Vec<String>| -> Result<bool, Error> {
@@ -389,48 +385,42 @@ impl Session {
             let Some(answer) = challenges.answer(&origin, &login, request) else { return Ok(false) };
             derived.extend(answer.derived().map(str::to_owned));
             plan.headers.insert(AUTHORIZATION, authorization(&answer.header)?);
-            // The end of the answer must not lie inside of what proves the password.
-            plan.partial = plan.partial.as_ref().map(|partial| Arc::new(partial.with_derived(derived)));
+            plan.visible = Arc::new(Visible::of(&reading, Maskers::new(&self.grant, derived)));
             Ok(true)
         };
         authorize(&mut plan, &mut derived)?;
-        let maskers = Maskers::new(&self.grant.secrets, &derived, plan.partial.clone());
-        let mut raw = self.send_once((plan.clone(), &maskers), of, times).await?;
+        let visible = plan.visible.clone();
+        let mut raw = self.send_once(plan.clone(), of, times).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status != UNAUTHORIZED {
-            return Ok((raw, maskers));
+            return Ok((raw, visible));
         }
         match challenges.learn(&origin, &raw.headers) {
             // Servers lock accounts after a few wrong passwords, so a poll offers one once.
             Ok(true) if !self.login_refused.load(Ordering::Relaxed) => {}
-            Ok(_) => return Ok((raw, maskers)),
-            Err(error) => return Err(maskers.error(error).await),
+            Ok(_) => return Ok((raw, visible)),
+            Err(error) => return Err(visible.maskers().error(error).await),
         }
         if !authorize(&mut plan, &mut derived)? {
-            return Ok((raw, maskers));
+            return Ok((raw, visible));
         }
         drop(raw);
         self.count_request()?;
         self.count_sent(&plan)?;
-        let maskers = Maskers::new(&self.grant.secrets, &derived, plan.partial.clone());
-        let mut raw = self.send_once((plan, &maskers), of, times).await?;
+        let visible = plan.visible.clone();
+        let mut raw = self.send_once(plan, of, times).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status == UNAUTHORIZED {
             // The password is wrong. The next poll must not offer it before the server asks for it.
             challenges.forget(&origin);
             self.login_refused.store(true, Ordering::Relaxed);
         }
-        Ok((raw, maskers))
+        Ok((raw, visible))
     }
 
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
-    async fn send_once(
-        &self,
-        (plan, maskers): (Plan, &Maskers<'_>),
-        (exchange, cap): (u32, usize),
-        times: Times,
-    ) -> Result<Raw, Error> {
-        let is_partial = plan.partial.is_some();
+    async fn send_once(&self, plan: Plan, (exchange, cap): (u32, usize), times: Times) -> Result<Raw, Error> {
+        let visible = plan.visible.clone();
         let Times { start, timeout } = times;
         let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let Lane { egress, handle, pool } = &self.lane;
@@ -443,7 +433,7 @@ impl Session {
         self.tls.keep(exchange, in_flight.progress.peer().map(Shown::Live));
         let raw = match ended {
             Ok(Ok(raw)) => raw,
-            Ok(Err(error)) => return Err(maskers.error(error).await),
+            Ok(Err(error)) => return Err(visible.maskers().error(error).await),
             Err(_) => {
                 let (after, phase) = (start.elapsed(), in_flight.progress.phase());
                 self.ended.timed_out(in_flight.progress.is_held_up());
@@ -453,10 +443,10 @@ impl Session {
             }
         };
         let length = raw.body.len();
-        match is_partial {
-            // Only the part counts that the plugin sees, which is not known yet.
-            true => drop(self.bytes.fetch_add(length, Ordering::Relaxed)),
-            false => self.count_body(length, cap)?,
+        match visible.is_whole() {
+            true => self.count_body(length, cap)?,
+            // The length of the visible part is not known yet.
+            false => drop(self.bytes.fetch_add(length, Ordering::Relaxed)),
         }
         drop(in_flight);
         // The only holder of the answer takes its body, other holders copy it.
@@ -472,14 +462,10 @@ impl Session {
 
     fn count_body(&self, length: usize, cap: usize) -> Result<(), Error> {
         let before = self.bytes.fetch_add(length, Ordering::Relaxed);
-        if before.saturating_add(length) > self.limits.bodies {
+        if length > cap || before.saturating_add(length) > self.limits.bodies {
             return Err(Error::BodyTooLarge { limit: cap });
         }
-        self.check_body(length, cap)
-    }
-
-    fn check_body(&self, length: usize, cap: usize) -> Result<(), Error> {
-        if length > cap { Err(Error::BodyTooLarge { limit: cap }) } else { Ok(()) }
+        Ok(())
     }
 }
 

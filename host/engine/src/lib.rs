@@ -35,6 +35,7 @@ mod restore;
 mod sample;
 mod schedule_time;
 mod secrets;
+mod sessions;
 mod settings_versions;
 mod target;
 mod watchdog;

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::Message;
 use crate::sample::test_notification;
+use crate::sessions::End;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use channel::Channel;
@@ -156,15 +157,14 @@ impl Outbox {
 
     /// Takes over the configured channels and the plugins. Deliveries of a channel that is not configured are given up.
     pub(crate) fn configure(&self, channels: &BTreeMap<TargetId, Arc<RuntimeTarget>>, plugins: &PluginSet) {
-        let (mut given_up, mut removed) = (Vec::new(), Vec::new());
-        let mut ended = Vec::new();
+        let (mut given_up, mut removed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut state = self.state();
             for (name, channel) in &mut state.channels {
                 if !channels.keys().any(|id| id.as_str() == name) {
                     if let Some((before, sender)) = channel.runtime.take() {
                         removed.push(name.clone());
-                        ended.push((before, sender, true));
+                        ended.push((before, sender, End::Gone));
                     }
                     given_up.extend(channel.take_all());
                 }
@@ -181,9 +181,10 @@ impl Outbox {
                 }
                 if let Some((before, earlier)) = channel.runtime.replace((target.clone(), sender)) {
                     target.keep_values_of(&before);
-                    let is_reset = target.change_from(&before) == Change::Reset;
-                    if is_reset || target.plugin != before.plugin {
-                        ended.push((before, earlier, is_reset));
+                    if target.change_from(&before) == Change::Reset {
+                        ended.push((before, earlier, End::Gone));
+                    } else if target.plugin != before.plugin {
+                        ended.push((before, earlier, End::Paused));
                     }
                 }
             }

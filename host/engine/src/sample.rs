@@ -3,6 +3,10 @@
 use model::{AlertEvent, Class, Notification, NotifiedAlert, Status, Subject, TargetId, Timestamp};
 use std::time::Duration;
 
+/// The end of the long summary, which is longer than most receivers show.
+const AGAIN: &str = "; the connection was refused again";
+/// How often it is repeated.
+const TIMES: usize = 30;
 /// The age of a made-up alert.
 const AGE: Duration = Duration::from_secs(12 * 60);
 
@@ -27,9 +31,6 @@ pub(crate) fn test_notification(channel: &str, now: Timestamp) -> Notification {
     notification(channel, alert, now)
 }
 
-/// The length of the long summary in bytes, which is more than most receivers show.
-const LONG: usize = 1_000;
-
 /// A notification of an event, about this number of made-up dependencies of a made-up target. The summary of the second
 /// alert is long.
 pub fn sample_notification(channel: &str, (event, alerts): (AlertEvent, u32), now: Timestamp) -> Notification {
@@ -39,7 +40,7 @@ pub fn sample_notification(channel: &str, (event, alerts): (AlertEvent, u32), no
     let mut notification = one_alert(channel, event, now);
     let first = notification.alerts[0].clone();
     for number in 2..=alerts {
-        let long = if number == 2 { "; the connection was refused again".repeat(LONG / 34) } else { String::new() };
+        let long = if number == 2 { AGAIN.repeat(TIMES) } else { String::new() };
         let target = TargetId::new("shop").expect("the constant is an id");
         let dependency = format!("database-{number}");
         notification.alerts.push(NotifiedAlert {

@@ -54,16 +54,13 @@ pub(crate) fn small_sandbox(config: &Config, backtrace: Backtrace) -> anyhow::Re
 
 /// Loads the plugins of a configuration.
 pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Uncompiled) -> PluginWatcher {
-    if matches!(uncompiled, Uncompiled::Compile) {
-        say_compiling_all(config, &sandbox);
-    }
     let location = Location { plugins: &config.plugin_dir, data: &config.data_dir, built_in: builtin_code::ALL };
     PluginWatcher::start(sandbox, location, trust(config), uncompiled).await
 }
 
 /// Returns the plugin that serves a kind, for a command that runs one.
 pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind) -> anyhow::Result<Arc<Served>> {
-    let plugins = load(config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
+    let plugins = load(config, sandbox.clone(), Uncompiled::Compile(compiling)).await.set().clone();
     plugins.get(kind).cloned().ok_or_else(|| {
         let kinds: Vec<&str> = plugins.pollers().map(|served| served.plugin.descriptor().kind.as_str()).collect();
         let refused = plugins.refused().iter().take(3);
@@ -79,23 +76,17 @@ pub(crate) fn trust(config: &Config) -> Trust {
     Trust::new(&config.trusted_plugins, in_use, &config.data_dir)
 }
 
-/// Announces on stderr which files of the plugin directory must be compiled first.
-fn say_compiling_all(config: &Config, sandbox: &Sandbox) {
-    let files =
-        std::fs::read_dir(&config.plugin_dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "wasm")) {
-        if let Ok(content) = catalog::read(&file) {
-            say_compiling(sandbox, &content, &file);
-        }
-    }
-}
-
 /// Announces on stderr that a plugin must be compiled first, which takes a while.
 pub(crate) fn say_compiling(sandbox: &Sandbox, content: &[u8], file: &Path) {
     if !sandbox.is_judged(content) {
-        complain(format_args!(
-            "compiling {}: this takes seconds, up to two minutes for JavaScript and Python",
-            file.display()
-        ));
+        compiling(file);
     }
+}
+
+/// Announces on stderr that a plugin is compiled.
+pub(crate) fn compiling(file: &Path) {
+    complain(format_args!(
+        "compiling {}: this takes seconds, up to two minutes for JavaScript and Python",
+        file.display()
+    ));
 }

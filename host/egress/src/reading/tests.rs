@@ -1,5 +1,4 @@
 use super::*;
-use crate::answer::Maskers;
 use crate::tests::{grant, secrets};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,13 +37,12 @@ fn written(pieces: &[Piece], secret: &str) -> Vec<u8> {
 async fn seen(body: &[u8], step: usize, reading: &BodyReading, secret: Option<&str>) -> (String, bool, usize) {
     let values = secret.map(|secret| ("token", secret));
     let grant = grant("http://127.0.0.1:1/", crate::Tls::system().unwrap(), secrets(values.as_slice()));
-    let partial = Partial::of(reading, &grant, &[]).unwrap();
+    let visible = Visible::of(reading, Maskers::new(&grant, &[]));
     let (mut read, mut searched, compared) = (0, 0, AtomicUsize::new(0));
-    while read < body.len() && !partial.suffices(&body[..read], &mut searched, &compared).await.unwrap() {
+    while read < body.len() && !visible.suffices(&body[..read], &mut searched, &compared).await.unwrap() {
         read = body.len().min(read + step);
     }
-    let maskers = Maskers::new(&grant.secrets, &[], Some(Arc::new(partial)));
-    let (seen, is_complete) = maskers.body(body[..read].to_vec(), read == body.len()).await;
+    let (seen, is_complete) = visible.body(body[..read].to_vec(), read == body.len()).await;
     (String::from_utf8(seen).unwrap(), is_complete, read)
 }
 
@@ -89,12 +87,12 @@ async fn no_more_is_read_than_needed() {
 #[tokio::test]
 async fn texts_inside_of_many_secrets_have_a_bound() {
     let grant = grant("http://127.0.0.1:1/", crate::Tls::system().unwrap(), secrets(&[("token", SECRETS[0])]));
-    let partial = Partial::of(&BodyReading::Until(vec![b"Zk".to_vec()]), &grant, &[]).unwrap();
+    let visible = Visible::of(&BodyReading::Until(vec![b"Zk".to_vec()]), Maskers::new(&grant, &[]));
     let (mut body, mut searched, total) = (vec![b'.'; 1 << 20], 0, AtomicUsize::new(0));
     let mut compared = 0;
     let error = loop {
         body.extend_from_slice(format!(" {} {}", SECRETS[0], ".".repeat(MARGIN)).as_bytes());
-        match partial.suffices(&body, &mut searched, &total).await {
+        match visible.suffices(&body, &mut searched, &total).await {
             Ok(suffices) => assert!(!suffices),
             Err(error) => break error,
         }

@@ -1,8 +1,8 @@
 //! The TLS sessions of the exchanges of a poll.
 
-use crate::answer::Maskers;
+use crate::Grant;
+use crate::maskers::Maskers;
 use crate::peer::{Peer, TlsSession};
-use crate::secrets::Secrets;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,12 +23,12 @@ impl TlsSessions {
         }
     }
 
-    /// Returns the TLS session of an exchange, with these secrets masked. `None` without TLS.
-    pub(super) async fn masked(&self, exchange: u32, secrets: &Secrets) -> Option<TlsSession> {
+    /// Returns the TLS session of an exchange, with the secrets of a grant masked. `None` without TLS.
+    pub(super) async fn masked(&self, exchange: u32, grant: &Arc<Grant>) -> Option<TlsSession> {
         let peer = match self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&exchange)? {
             Shown::Live(peer) => peer.clone(),
             Shown::Replayed(session) => return Some(session.clone()),
         };
-        Some(Maskers::new(secrets, &[], None).session(peer.shown()).await)
+        Some(Maskers::new(grant, &[]).session(peer.shown()).await)
     }
 }

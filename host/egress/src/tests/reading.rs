@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// Sends the begin of an answer, and then nothing.
-async fn stalled(begin: &'static str) -> u16 {
+/// Sends the first part of an answer, and then nothing.
+async fn stalled(first: &'static str) -> u16 {
     server(move |mut stream| async move {
         while head(&mut stream).await.is_some() {
-            let _ = stream.write_all(begin.as_bytes()).await;
+            let _ = stream.write_all(first.as_bytes()).await;
         }
     })
     .await

@@ -3,6 +3,7 @@
 use super::Driver;
 use crate::message::Reconfigured;
 use crate::read_model::info;
+use crate::sessions::End;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use model::{Ask, Kind, TargetId};
@@ -113,7 +114,7 @@ impl Driver {
         self.gathering.forget(id);
         self.wiring.read_model.remove(id);
         if let Some(tracked) = self.targets.remove(id) {
-            self.end_last_session(&tracked.target, earlier);
+            self.end_session(&tracked.target, End::Gone, earlier);
             tracked.metrics.forget();
         }
     }

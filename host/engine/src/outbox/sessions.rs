@@ -1,52 +1,38 @@
-//! Ends the sessions of plugins with the receivers of channels.
+//! Ends the sessions with the receivers of channels.
 
 use super::Outbox;
 use super::sender::Sender;
+use crate::sessions::{self, End, LAST};
 use crate::target::RuntimeTarget;
-use egress::Tape;
 use futures_util::future::join_all;
+use sandbox::Closing;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// The time for the sessions of all channels when the host ends.
-const LAST: Duration = Duration::from_secs(5);
+/// A channel whose session ends, and its sender so far.
+pub(super) type Ending = (Arc<RuntimeTarget>, Option<Sender>, End);
 
 impl Outbox {
-    /// Ends the sessions of channels that are gone or changed, and forgets what their plugins kept in memory. The bool
-    /// says whether a channel has another receiver now, or none.
-    pub(super) fn end_sessions(&self, channels: Vec<(Arc<RuntimeTarget>, Option<Sender>, bool)>) {
-        let parts = &self.0.parts;
-        let sandbox = &parts.sandbox;
-        for (channel, sender, is_gone) in channels {
-            let plugin = if let Some(Sender::Plugin(served)) = &sender { Some(&served.plugin) } else { None };
-            let job = plugin.map(|plugin| channel.job(plugin, parts.clock.wall(), Tape::Off));
-            let closing = job.and_then(|job| match is_gone {
-                true => sandbox.last_session(job),
-                false => sandbox.forget_session(job),
-            });
-            if is_gone {
-                sandbox.forget(channel.id(), &channel.config.kind);
-            }
-            if let Some(closing) = closing {
-                let work = (sandbox.clone(), closing);
-                sandbox.lanes().spawn_all([(channel.id().clone(), work)], |(sandbox, closing)| async move {
-                    sandbox.close(closing).await;
-                });
-            }
+    /// Ends the sessions of channels that are gone or changed, and forgets what their plugins kept in memory.
+    pub(super) fn end_sessions(&self, channels: Vec<Ending>) {
+        for ending in channels {
+            sessions::close(&self.0.parts.sandbox, &ending.0, self.taken(&ending), None);
         }
     }
 
     /// Ends the sessions of all channels, as far as the time suffices.
     pub(super) async fn end_all_sessions(&self) {
-        let parts = &self.0.parts;
         let runtimes: Vec<_> = self.state().channels.values().filter_map(|channel| channel.runtime.clone()).collect();
-        let closing = runtimes.into_iter().filter_map(|(channel, sender)| {
-            let Some(Sender::Plugin(served)) = sender else { return None };
-            parts.sandbox.forget_session(channel.job(&served.plugin, parts.clock.wall(), Tape::Off))
-        });
-        let ended = join_all(closing.map(|closing| parts.sandbox.close(closing)));
+        let endings = runtimes.into_iter().map(|(channel, sender)| (channel, sender, End::Paused));
+        let sandbox = &self.0.parts.sandbox;
+        let ended = join_all(endings.filter_map(|ending| self.taken(&ending)).map(|closing| sandbox.close(closing)));
         if tokio::time::timeout(LAST, ended).await.is_err() {
             tracing::warn!("some sessions of channels were not ended within {LAST:?}");
         }
+    }
+
+    fn taken(&self, (channel, sender, end): &Ending) -> Option<Closing> {
+        let plugin = if let Some(Sender::Plugin(served)) = sender { Some(&served.plugin) } else { None };
+        let parts = &self.0.parts;
+        sessions::take(&parts.sandbox, channel, plugin, (*end, parts.clock.wall()))
     }
 }

@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::configuration::{examine, unknown_variables};
 use crate::fleet_host;
 use crate::output::{counted, print, print_json};
-use crate::plugins::{load, sandbox};
+use crate::plugins::{compiling, load, sandbox};
 use catalog::Uncompiled;
 use config::{Problem, line};
 use engine::inspect;
@@ -27,7 +27,7 @@ pub(super) async fn examined(common: &Common) -> anyhow::Result<Examined> {
     let (config, problems) = examine(&common.places())?;
     let Some(config) = config else { return Ok(Examined { problems, ..Examined::default() }) };
     let sandbox = sandbox(&config)?;
-    let plugins = load(&config, sandbox.clone(), Uncompiled::Compile).await;
+    let plugins = load(&config, sandbox.clone(), Uncompiled::Compile(compiling)).await;
     let findings = inspect(&config, &sandbox, plugins.set()).await;
     let mut found = Examined { problems, targets: config.targets.len(), ..Examined::default() };
     found.problems.extend(findings.problems);

@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::client::{self, Unanswered};
 use crate::configuration::{defaults, read};
 use crate::output::{complain, print, print_json};
-use crate::plugins::{load, sandbox};
+use crate::plugins::{compiling, load, sandbox};
 use catalog::Uncompiled;
 use egress::Method;
 use serde_json::Value;
@@ -109,7 +109,7 @@ async fn would_load(common: &Common) -> anyhow::Result<Value> {
         Err(_) => defaults(&places),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
-    let watcher = load(&config, sandbox(&config)?, Uncompiled::Compile).await;
+    let watcher = load(&config, sandbox(&config)?, Uncompiled::Compile(compiling)).await;
     let plugins: Vec<_> = watcher.set().states(&BTreeMap::new()).iter().map(web::PluginWire::from).collect();
     Ok(serde_json::to_value(plugins)?)
 }
