@@ -7,7 +7,7 @@ use crate::signed::Signed;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http_auth::digest::Qop;
-use http_auth::{DigestClient, ParamValue, PasswordParams, parse_challenges};
+use http_auth::{ChallengeRef, DigestClient, ParamValue, PasswordParams, parse_challenges};
 use hyper::Method;
 use hyper::header::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
@@ -89,7 +89,7 @@ impl Challenges {
                 }
             };
             for challenge in challenges.iter().filter(|challenge| challenge.scheme.eq_ignore_ascii_case("digest")) {
-                match DigestClient::try_from(challenge).and_then(usable) {
+                match client(challenge) {
                     Ok(client) => {
                         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(origin.to_owned(), client);
                         return Ok(true);
@@ -130,8 +130,18 @@ impl Answer {
     }
 }
 
-/// Fails if a challenge wants the protection of the body (`qop=auth-int`) alone.
-fn usable(client: DigestClient) -> Result<DigestClient, String> {
+/// Returns the client of a challenge. Fails if the challenge is malformed, or wants what the host does not have, for
+/// example the protection of the body (`qop=auth-int`) alone.
+fn client(challenge: &ChallengeRef<'_>) -> Result<DigestClient, String> {
+    // The library compares the name of the algorithm exactly. RFC 2617 does not: some devices send `md5`.
+    let name = |param: &str| param.eq_ignore_ascii_case("algorithm");
+    let sent = challenge.params.iter().find(|(param, _)| name(param)).map_or("", |(_, value)| value.as_escaped());
+    let algorithm = sent.to_ascii_uppercase().replace("-SESS", "-sess");
+    let mut challenge = challenge.clone();
+    for (_, value) in challenge.params.iter_mut().filter(|(param, _)| name(param)) {
+        *value = ParamValue::try_from_escaped(&algorithm)?;
+    }
+    let client = DigestClient::try_from(&challenge)?;
     if client.qop() & Qop::Auth { Ok(client) } else { Err("no qop that the host has".to_owned()) }
 }
 

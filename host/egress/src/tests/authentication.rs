@@ -117,6 +117,8 @@ async fn challenges_are_answered_and_their_nonce_is_used_again() {
         vec!["Digest realm=\"home\", nonce=\"NONCE\""],
         vec!["Digest realm=\"home\", nonce=\"NONCE\", qop=\"auth\", algorithm=MD5-sess"],
         vec!["Digest realm=\"home\", nonce=\"NONCE\", qop=\"auth\", algorithm=SHA-256-sess"],
+        vec!["digest realm=\"home\", nonce=\"NONCE\", qop=\"AUTH\", algorithm=md5"],
+        vec!["Digest realm=\"home\", nonce=\"NONCE\", qop=auth, ALGORITHM=\"sha-256-SESS\""],
         vec!["Basic realm=\"home\"", "Negotiate", MD5],
         vec!["Basic realm=\"home\", Digest realm=\"home\", nonce=\"NONCE\", qop=\"auth\""],
         vec!["Digest realm=\"home\", nonce=\"NONCE\", qop=\"auth\", algorithm=SHA-3", MD5],
@@ -168,6 +170,7 @@ async fn challenges_that_cannot_be_answered_are_explained() {
     for (challenge, expected) in [
         ("Digest realm=\"home\", nonce=\"NONCE\", qop=\"auth-int\"", Some("qop auth-int")),
         ("Digest realm=\"home\", nonce=\"NONCE\", algorithm=SHA-3", Some("algorithm SHA-3")),
+        ("Digest realm=\"home\", nonce=\"NONCE\", algorithm=\"M\\\\D5\"", Some("algorithm M")),
         ("Digest realm=\"home\"", Some("algorithm none")),
         ("Digest realm=\"home", Some("cannot be read")),
         ("Basic realm=\"home\"", None),

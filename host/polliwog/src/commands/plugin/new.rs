@@ -9,6 +9,7 @@ use anyhow::Context;
 use include_dir::{Dir, include_dir};
 use model::Kind;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates");
@@ -35,10 +36,11 @@ pub(crate) fn new(name: &str, (language, is_notifier): (Language, bool)) -> anyh
     };
     let folder = PathBuf::from(kind.as_str());
     if let Err(error) = fs::create_dir(&folder) {
-        anyhow::bail!(
-            "cannot create the folder {} ({error}): choose another name or another directory",
-            folder.display()
-        );
+        let why = match error.kind() {
+            ErrorKind::AlreadyExists => format!("{} exists already", folder.display()),
+            _ => format!("cannot create the folder {} ({error})", folder.display()),
+        };
+        anyhow::bail!("{why}: choose another name or another directory");
     }
     let world = if is_notifier { "notifier-plugin" } else { "poller-plugin" };
     let project = Project { folder: &folder, kind: kind.as_str(), world };
