@@ -3,22 +3,21 @@
 //! Invalid output is repaired with a warning if that is safe, otherwise refused.
 
 mod json;
+mod names;
 mod repairs;
 mod runs_on;
 
 use crate::host::v0_1::{poller, types};
 use crate::limits::Limits;
-use foldhash::fast::RandomState;
 use model::{
     Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp, clean, cleaned,
 };
+use names::NAME;
 use repairs::Repairs;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Maximum length of a name in bytes.
-const NAME: usize = 256;
 /// Maximum length of a message in bytes.
 const MESSAGE: usize = 1024;
 /// Maximum length of a description in bytes.
@@ -91,14 +90,10 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
         }
     }
     let mut repairs = Repairs::default();
-    for name in names(&mut report).filter(|name| name.contains(model::is_invisible)) {
-        name.retain(|c| !model::is_invisible(c));
-        repairs.note(format!("the name {:?} contained invisible characters, which are removed", clean(name, 60)));
-    }
-    let dependencies = without_repeats(report.dependencies, &mut repairs);
+    names::repair(&mut report, &mut repairs);
     let mut contact = None;
-    let mut dependencies: Vec<Dependency> = (dependencies.into_iter())
-        .filter_map(|dependency| self::dependency(dependency, &mut contact, &mut repairs))
+    let mut dependencies: Vec<Dependency> = (report.dependencies.into_iter())
+        .map(|dependency| self::dependency(dependency, &mut contact, &mut repairs))
         .collect();
     runs_on::check(&mut dependencies, &mut repairs);
     let samples = samples(report.samples, &mut repairs);
@@ -119,39 +114,6 @@ fn report(mut report: poller::Report, limits: &Limits) -> Result<Report, Failure
     })
 }
 
-/// Returns all names of dependencies in a report, including references.
-fn names(report: &mut poller::Report) -> impl Iterator<Item = &mut String> {
-    let of_dependencies = report.dependencies.iter_mut().flat_map(|d| [&mut d.name].into_iter().chain(&mut d.runs_on));
-    let of_samples = report.samples.iter_mut().filter_map(|sample| sample.dependency.as_mut());
-    of_dependencies.chain(of_samples).chain(&mut report.kept).chain(&mut report.gone)
-}
-
-/// Removes repeated names. The last dependency with a name replaces the first one at its position.
-fn without_repeats(dependencies: Vec<poller::Dependency>, repairs: &mut Repairs) -> Vec<poller::Dependency> {
-    let mut names = HashSet::with_capacity_and_hasher(dependencies.len(), RandomState::default());
-    if dependencies.iter().all(|dependency| names.insert(dependency.name.as_str())) {
-        return dependencies;
-    }
-    let mut place: HashMap<String, usize> = HashMap::with_capacity(dependencies.len());
-    let mut kept: Vec<poller::Dependency> = Vec::with_capacity(dependencies.len());
-    for dependency in dependencies {
-        match place.get(&dependency.name) {
-            Some(&index) => {
-                repairs.note(format!(
-                    "{:?} is reported more than once: the last report is used",
-                    clean(&dependency.name, NAME)
-                ));
-                kept[index] = dependency;
-            }
-            None => {
-                place.insert(dependency.name.clone(), kept.len());
-                kept.push(dependency);
-            }
-        }
-    }
-    kept
-}
-
 /// The expected shape of a JSON text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
@@ -159,14 +121,10 @@ enum Shape {
     Object,
 }
 
-/// Converts a dependency; `None` if it is omitted. `last_contact` is that of the previous dependency: a contact that is
-/// the same is checked and kept once.
-fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repairs: &mut Repairs) -> Option<Dependency> {
+/// Converts a dependency, whose name is plain. `last_contact` is that of the previous dependency: a contact that is the
+/// same is checked and kept once.
+fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repairs: &mut Repairs) -> Dependency {
     let name = found.name;
-    if let Some(wrong) = wrong_name(&name) {
-        repairs.note(format!("a dependency is omitted: its name {:?} {wrong}", clean(&name, 60)));
-        return None;
-    }
     let text = |text: Option<String>, longest| text.map(|text| cleaned(text, longest)).filter(|text| !text.is_empty());
     let mut checked = |field: &str, text: Option<String>, shape: Shape| {
         let text = text?;
@@ -211,7 +169,7 @@ fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repair
         good
     });
     let skipped = found.flags.contains(poller::DependencyFlags::SKIPPED);
-    Some(Dependency {
+    Dependency {
         title: text(found.title, NAME),
         kind: text(found.kind, NAME).unwrap_or_else(|| "other".to_owned()),
         status: if skipped { Status::Ok } else { status(found.status) },
@@ -230,19 +188,6 @@ fn dependency(found: poller::Dependency, last_contact: &mut Option<Json>, repair
         link: link.map(Into::into),
         runs_on: found.runs_on,
         name,
-    })
-}
-
-/// Returns why a text cannot be the name of a dependency.
-fn wrong_name(name: &str) -> Option<String> {
-    if name.trim().is_empty() {
-        Some("is empty".to_owned())
-    } else if name.len() > NAME {
-        Some(format!("has {} bytes, more than {NAME}", name.len()))
-    } else if name.chars().any(char::is_control) {
-        Some("has control characters".to_owned())
-    } else {
-        None
     }
 }
 

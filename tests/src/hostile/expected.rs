@@ -211,7 +211,9 @@ expect! {
     store_overflows: Fault("panic");
     store_without_end: Fault("cpu_limit");
     stores_a_count: Reports(|report| report.dependencies[0].code == Some(1));
-    name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "omitted"));
+    name_is_huge: Reports(|report| {
+        report.dependencies.len() == 2 && report.dependencies[0].name.len() <= 256 && warned(report, "is not plain")
+    });
     warns_without_end: Reports(|report| {
         report.warnings.len() == 1000 && report.warnings.iter().all(|warning| warning.len() <= 1024)
     });
@@ -224,9 +226,11 @@ expect! {
     runs_on_forms_a_cycle: Reports(|report| report.dependencies.iter().map(|d| d.runs_on.len()).sum::<usize>() == 1);
     names_repeat: Reports(|report| report.dependencies.len() == 1 && report.dependencies[0].status == Status::Critical);
     texts_are_hostile: Reports(|report| {
-        let [dependency] = &report.dependencies[..] else { return false };
+        let names: Vec<&str> = report.dependencies.iter().map(|dependency| dependency.name.as_str()).collect();
+        let [.., dependency] = &report.dependencies[..] else { return false };
         let texts = [&dependency.title, &dependency.impact, &dependency.description, &dependency.error_message];
-        texts.into_iter().flatten().all(|text| clean(text))
+        names == ["item 1", "item 2", "a b", "<b>bold</b>"]
+            && texts.into_iter().flatten().all(|text| clean(text))
             && dependency.error.is_none() && dependency.contact.is_none() && dependency.check_details.is_none()
     });
     fails_oddly: Fails(Permanent, "unspecified");

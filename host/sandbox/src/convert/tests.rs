@@ -1,6 +1,6 @@
 use super::*;
 
-fn found(name: &str) -> poller::Dependency {
+pub(super) fn found(name: &str) -> poller::Dependency {
     poller::Dependency {
         name: name.to_owned(),
         title: None,
@@ -23,7 +23,7 @@ fn found(name: &str) -> poller::Dependency {
     }
 }
 
-fn empty() -> poller::Report {
+pub(super) fn empty() -> poller::Report {
     poller::Report {
         dependencies: vec![],
         kept: vec![],
@@ -42,17 +42,6 @@ fn convert(dependencies: Vec<poller::Dependency>) -> Report {
 }
 
 #[test]
-fn the_last_dependency_with_a_name_is_used() {
-    let second = poller::Dependency { code: Some(2), ..found("a") };
-    let report = convert(vec![found("a"), found("b"), second]);
-    assert_eq!(
-        report.dependencies.iter().map(|d| (d.name.as_str(), d.code)).collect::<Vec<_>>(),
-        [("a", Some(2)), ("b", None)]
-    );
-    assert_eq!(report.warnings.len(), 1);
-}
-
-#[test]
 fn invalid_fields_are_omitted_with_a_warning() {
     let odd = poller::Dependency {
         latency_ms: Some(f64::NAN),
@@ -67,7 +56,8 @@ fn invalid_fields_are_omitted_with_a_warning() {
         ..found("a")
     };
     let report = convert(vec![odd, found(""), found(&"n".repeat(257)), found("a\nb")]);
-    let [a] = &report.dependencies[..] else { panic!("{report:?}") };
+    let [a, second, third, fourth] = &report.dependencies[..] else { panic!("{report:?}") };
+    assert_eq!((second.name.as_str(), third.name.len(), fourth.name.as_str()), ("item 2", 256, "a b"));
     assert_eq!((a.latency_ms, &a.contact, &a.check_details, &a.error, a.checked_at), (None, &None, &None, &None, None));
     assert_eq!(a.status, Status::Ok, "a skipped dependency is ok");
     let message = a.error_message.as_deref().unwrap();
