@@ -1,5 +1,7 @@
 //! The known state of one target, and how an outcome is merged into it. Pure.
 
+mod answer;
+
 use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
 use model::{
     DependencyRecord, DependencyState, Failure, Json, LatencyPoint, LatencyWindow, Outcome, PluginValues, PollFailure,
@@ -64,16 +66,10 @@ impl KnownState {
         self.dependencies.iter().find(|dependency| dependency.record.reported.name == name)
     }
 
-    /// Returns the outcome of a poll for this target: its report, or the error that it has in case it is not a report
-    /// of this target. It is one if it has a known dependency or, if none is known, one whose status the source knows.
+    /// Returns what the outcome of a poll means for this target: a report with an error may be one of this target or
+    /// not.
     pub fn judged(&self, outcome: Outcome) -> Outcome {
-        let Outcome::Success(mut report) = outcome else { return outcome };
-        let Some(error) = report.error_unless_known.take() else { return Outcome::Success(report) };
-        let is_known = match self.dependencies.is_empty() {
-            true => report.dependencies.iter().any(|found| found.status != Status::Unknown),
-            false => self.places(&report.dependencies).iter().any(Option::is_some),
-        };
-        if is_known { Outcome::Success(report) } else { Outcome::Failure(*error) }
+        answer::judged(&self.dependencies, outcome)
     }
 
     /// Keeps the values that the plugin stored.

@@ -1,19 +1,19 @@
 use super::*;
 use model::{Cause, Dependency as Reported, FailureCategory};
 
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
 
-fn report(dependencies: Vec<Reported>) -> Outcome {
+pub(super) fn report(dependencies: Vec<Reported>) -> Outcome {
     Outcome::Success(Report { dependencies, ..Report::default() })
 }
 
-fn dependency(name: &str, status: Status) -> Reported {
+pub(super) fn dependency(name: &str, status: Status) -> Reported {
     Reported::new(name, status)
 }
 
-fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
+pub(super) fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
     Outcome::Failure(Failure {
         category,
         code: code.to_owned(),
@@ -24,7 +24,7 @@ fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
 }
 
 /// Merges outcomes one after the other. Returns a summary of the changes of each.
-fn merge_all(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
+pub(super) fn merge_all(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
     let mut seen = Vec::new();
     for (index, outcome) in outcomes.into_iter().enumerate() {
         let changes = known.merge(outcome, at(10 * index as i64), &Aliases::new());
@@ -144,45 +144,6 @@ fn what_is_gone_is_forgotten_unless_it_is_reported() {
     assert_eq!(known.get("b").unwrap().record.missing_since, Some(at(20)), "only missing");
     let changes = known.merge(names(&["a", "guest/2"], &["b"]), at(30), &Aliases::new());
     assert_eq!(changes.forgotten, ["b"], "what is missing can be gone, too");
-}
-
-#[test]
-fn a_report_that_knows_nothing_of_the_target_is_the_error_that_it_has() {
-    let odd = |names: &[(&str, Status)], error: bool| {
-        let Outcome::Failure(failure) = failure(FailureCategory::Transient, "http_503", "it answered 503") else {
-            unreachable!()
-        };
-        let dependencies = names.iter().map(|(name, status)| dependency(name, *status)).collect();
-        let error_unless_known = error.then(|| Box::new(failure));
-        Outcome::Success(Report { dependencies, error_unless_known, ..Report::default() })
-    };
-    use Status::{Critical, Unknown};
-    let new = KnownState::default();
-    let mut known = KnownState::default();
-    merge_all(&mut known, vec![report(vec![dependency("db", Status::Ok), dependency("gone", Status::Ok)])]);
-    merge_all(&mut known, vec![report(vec![dependency("db", Status::Ok)])]);
-    for (state, names, error, is_report) in [
-        (&new, &[("db", Critical)][..], true, true),
-        (&new, &[("message", Unknown), ("db", Critical)], true, true),
-        (&new, &[("message", Unknown)], true, false),
-        (&new, &[("message", Unknown)], false, true),
-        (&new, &[], true, false),
-        (&known, &[("db", Unknown)], true, true),
-        (&known, &[("gone", Unknown)], true, true),
-        (&known, &[("message", Critical)], true, false),
-        (&known, &[("message", Critical)], false, true),
-        (&known, &[], true, false),
-    ] {
-        match state.judged(odd(names, error)) {
-            Outcome::Success(report) => assert!(is_report && report.dependencies.len() == names.len(), "{names:?}"),
-            outcome => {
-                assert!(
-                    !is_report && matches!(&outcome, Outcome::Failure(found) if found.code == "http_503"),
-                    "{names:?}"
-                );
-            }
-        }
-    }
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! The meaning of a report that came with an error: a health endpoint may answer 503 with all its parts, and a proxy
+//! before it may answer 503 with something else.
+
+use model::{Dependency, DependencyState, Outcome, Report, Status};
+
+/// The name of the dependency that says that the answer was an error.
+const NAME: &str = "http";
+/// Its kind, by which it is recognised later: plugins have kinds of their own.
+const KIND: &str = "http-answer";
+
+/// Returns the outcome of a poll for a target with these dependencies: its report, or the error that it has in case it
+/// is not a report of this target. It is one if it has a known dependency or, if none is known, one whose status the
+/// source knows. If it is one and no part is critical, the error is: a service that answers 503 is not well, whatever
+/// it says of its parts.
+pub(super) fn judged(known: &[DependencyState], outcome: Outcome) -> Outcome {
+    let Outcome::Success(mut report) = outcome else { return outcome };
+    let is_kept = |found: &DependencyState| found.record.reported.name == NAME && found.record.reported.kind == KIND;
+    let was_wrong = known.iter().any(is_kept);
+    let Some(error) = report.error_unless_known.take() else {
+        if was_wrong && !report.dependencies.iter().any(|found| found.name == NAME) {
+            report.dependencies.push(answer(Status::Ok));
+        }
+        return Outcome::Success(report);
+    };
+    if !is_of_target(known, &report) {
+        return Outcome::Failure(*error);
+    }
+    let is_critical = |found: &&Dependency| found.status == Status::Critical && !found.skipped;
+    let critical: Vec<String> =
+        report.dependencies.iter().filter(is_critical).map(|found| found.name.clone()).take(64).collect();
+    if critical.is_empty() || was_wrong {
+        let why = match critical.is_empty() {
+            true => format!("no part of the report is critical, but {}", error.message),
+            false => error.message,
+        };
+        let wrong = Dependency { error_message: Some(why), runs_on: critical, ..answer(Status::Critical) };
+        match report.dependencies.iter_mut().find(|found| found.name == NAME) {
+            // A part with this name is worse than it says.
+            Some(part) if wrong.runs_on.is_empty() => {
+                *part = Dependency {
+                    status: Status::Critical,
+                    skipped: false,
+                    error_message: wrong.error_message,
+                    ..part.clone()
+                }
+            }
+            Some(_) => {}
+            None => report.dependencies.push(wrong),
+        }
+    }
+    Outcome::Success(report)
+}
+
+fn is_of_target(known: &[DependencyState], report: &Report) -> bool {
+    let reported = || report.dependencies.iter().map(|found| found.name.as_str());
+    let mut names = known.iter().filter(|found| found.record.reported.kind != KIND).peekable();
+    if names.peek().is_none() {
+        return report.dependencies.iter().any(|found| found.status != Status::Unknown);
+    }
+    let known: std::collections::HashSet<&str> = names.map(|found| found.record.reported.name.as_str()).collect();
+    reported().any(|name| known.contains(name))
+}
+
+fn answer(status: Status) -> Dependency {
+    Dependency { kind: KIND.to_owned(), ..Dependency::new(NAME, status) }
+}
+
+#[cfg(test)]
+mod tests;
