@@ -7,17 +7,21 @@ mod cached;
 mod fetched;
 use crate::bindings::polliwog::plugin::http as contract;
 use crate::report::millis;
-use crate::{CallError, Failure, Report};
+use crate::{CallError, Report, SettingsProblem};
 use serde::Deserialize;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::{Duration, UNIX_EPOCH};
 
 mod signature;
+mod status;
 
 pub use crate::bindings::polliwog::plugin::tls::{Certificate, TlsSession};
 pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClass, SecretEncoding};
 pub use fetched::{Fetched, fetch_all};
 pub use signature::{Key, Part, Signature};
+pub use status::ExpectedStatus;
 
 /// A request builder.
 ///
@@ -45,6 +49,8 @@ pub struct Response {
     inner: contract::Response,
     /// The path of the request, as the plugin wrote it.
     path: String,
+    /// The body without what JSON does not have, once it was needed.
+    readable: OnceCell<String>,
 }
 
 impl Request {
@@ -73,14 +79,23 @@ impl Request {
 
     /// Creates a GET request that accepts JSON, with headers that the operator configured.
     pub fn get_json<'a>(path: impl Into<String>, headers: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
-        let plain = Self::get(path).header("accept", "application/json");
-        headers.into_iter().fold(plain, |request, (name, value)| request.header(name, value))
+        Self::get(path).header("accept", "application/json").configured_headers(headers)
     }
 
     /// Creates a POST request with a JSON body. The host replaces references to secrets in it: see [`secret`].
     pub fn post_json(path: impl Into<String>, body: &serde_json::Value) -> Self {
         let plain = Self::new("POST", path).header("content-type", "application/json");
         plain.body(body.to_string(), BodyEncoding::Json)
+    }
+
+    /// Adds headers that the operator configured. They replace those of the same name.
+    #[must_use]
+    pub fn configured_headers<'a>(mut self, headers: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        for (name, value) in headers {
+            self.0.headers.retain(|header| !header.name.eq_ignore_ascii_case(name));
+            self = self.header(name, value);
+        }
+        self
     }
 
     /// Adds a header. The host replaces references to secrets in the value: see [`secret`] and [`basic`].
@@ -225,7 +240,7 @@ impl Request {
     /// # Errors
     /// If there is no response.
     pub fn send(self) -> Result<Response, HttpError> {
-        transport::fetch(&self.0).map(|response| Response { inner: response, path: self.0.path })
+        transport::fetch(&self.0).map(|response| Response::new(response, self.0.path))
     }
 }
 
@@ -235,7 +250,7 @@ pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response, HttpError>> {
     let results = transport::fetch_all(&requests).into_iter();
     results
         .zip(requests)
-        .map(|(result, request)| result.map(|response| Response { inner: response, path: request.path }))
+        .map(|(result, request)| result.map(|response| Response::new(response, request.path)))
         .collect()
 }
 
@@ -295,6 +310,22 @@ pub fn stable(text: &str) -> String {
     }
 }
 
+/// Returns the problems of the setting `headers`: names that differ only in case, of which a server would get two.
+///
+/// ```
+/// # use std::collections::BTreeMap;
+/// let headers = ["Accept", "accept"].map(|name| (name.to_owned(), "text/plain".to_owned()));
+/// assert_eq!(polliwog_sdk::http::header_problems(&BTreeMap::from(headers)).len(), 1);
+/// ```
+pub fn header_problems(headers: &BTreeMap<String, String>) -> Vec<SettingsProblem> {
+    let mut seen = BTreeMap::new();
+    let twice = headers.keys().filter_map(|name| Some((name, seen.insert(name.to_ascii_lowercase(), name)?)));
+    let problem = |(name, other): (&String, &String)| {
+        SettingsProblem::at("/headers", format!("{other:?} and {name:?} are the same header: remove one of them"))
+    };
+    twice.map(problem).collect()
+}
+
 /// Returns whether a secret is configured, or was captured and has not expired.
 pub fn has_secret(name: &str) -> bool {
     transport::has_secret(name)
@@ -321,6 +352,10 @@ impl TlsSession {
 }
 
 impl Response {
+    fn new(inner: contract::Response, path: String) -> Self {
+        Self { inner, path, readable: OnceCell::new() }
+    }
+
     /// Returns the HTTP status, any three digits.
     pub fn status(&self) -> u16 {
         self.inner.status
@@ -339,6 +374,12 @@ impl Response {
     /// Returns the body as text. Bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.inner.body).into_owned()
+    }
+
+    /// Returns the first words of the body for a message: the title of an HTML page, or the beginning of another text.
+    /// `None` for a body without words.
+    pub fn first_words(&self) -> Option<String> {
+        status::first_words(&self.inner.body)
     }
 
     /// Returns the first header with this name. Case is ignored.
@@ -365,12 +406,13 @@ impl Response {
         transport::tls_of(self.inner.exchange)
     }
 
-    /// Parses the body as JSON.
+    /// Parses the body as JSON. Numbers that JSON does not have (`NaN`, `1e400`) are texts, and bytes that are not
+    /// UTF-8 are replaced, so that a field that is not read does not fail the poll.
     ///
     /// # Errors
     /// As [`crate::json`].
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, CallError> {
-        crate::json(&self.inner.body)
+        crate::json::tolerant(&self.inner.body, &self.readable)
     }
 
     /// Returns the response if its status is 2xx.
@@ -378,7 +420,7 @@ impl Response {
     /// # Errors
     /// The error for the status, if it is another one.
     pub fn success(self) -> Result<Self, CallError> {
-        if (200..300).contains(&self.inner.status) { Ok(self) } else { Err(self.status_error()) }
+        if (200..300).contains(&self.inner.status) { Ok(self) } else { Err(status::error(&self)) }
     }
 
     /// Converts a response with any status to a report. Health endpoints such as Spring Boot Actuator and ASP.NET
@@ -388,42 +430,25 @@ impl Response {
     /// # Errors
     /// If `read` fails. If the status is not 2xx, and `read` fails or finds no dependency: the error for the status.
     pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, CallError>) -> Result<Report, CallError> {
+        self.report_expecting(&ExpectedStatus::success(), read)
+    }
+
+    /// Converts a response to a report like [`Response::report`], with these statuses instead of 2xx.
+    ///
+    /// # Errors
+    /// As [`Response::report`].
+    pub fn report_expecting(
+        &self,
+        expected: &[ExpectedStatus],
+        read: impl FnOnce(&Self) -> Result<Report, CallError>,
+    ) -> Result<Report, CallError> {
         let report = read(self);
-        let is_success = (200..300).contains(&self.inner.status);
-        match report {
-            Err(_) if !is_success => Err(self.status_error()),
-            Ok(report) if !is_success && report.dependencies.is_empty() => Err(self.status_error()),
-            Ok(report) if !is_success => Ok(report.or_fail_unless_known(self.status_error())),
-            report => report,
+        if expected.iter().any(|expected| expected.matches(self.inner.status)) {
+            return report;
         }
-    }
-
-    /// Describes the path of the request and the target of a redirect for messages. Empty for the target's own URL.
-    fn request_description(&self) -> String {
-        let to = if self.path.is_empty() { String::new() } else { format!(" to {}", self.path) };
-        let location = self.header("location").filter(|_| (300..400).contains(&self.inner.status));
-        format!("{to}{}", location.map_or_else(String::new, |location| format!(", redirecting to {location}")))
-    }
-
-    fn status_error(&self) -> CallError {
-        let status = self.inner.status;
-        let reason = if self.inner.reason.is_empty() { String::new() } else { format!(" {}", self.inner.reason) };
-        let (code, advice) = match status {
-            401 => ("unauthorized", "check the target's secret"),
-            403 => ("forbidden", "the target's secret lacks the required rights, is wrong or is missing"),
-            404 => ("not_found", "check the path in the target's URL"),
-            300..=399 => ("redirect", "set the redirect's destination as the target's URL"),
-            408 => ("request_timeout", "the server took too long to read the request"),
-            429 => ("too_many_requests", "the server requires fewer requests"),
-            500..=599 => ("server_error", "check the server's log"),
-            _ => ("unexpected_status", "check the target's URL"),
-        };
-        let message = format!("the server answered {status}{reason}{}: {advice}", self.request_description());
-        let failure = Failure { retry_after_ms: self.retry_after().map(millis), ..Failure::new(code, message) };
-        match status {
-            408 | 425 | 429 | 500.. => CallError::Transient(failure),
-            300..=399 | 401..=404 | 407 => CallError::Misconfigured(failure),
-            _ => CallError::Permanent(failure),
+        match report {
+            Ok(report) if !report.dependencies.is_empty() => Ok(report.or_fail_unless_known(status::error(self))),
+            _ => Err(status::error(self)),
         }
     }
 

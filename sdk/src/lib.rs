@@ -37,6 +37,7 @@ pub mod cache;
 pub mod clock;
 mod definition;
 pub mod http;
+mod json;
 pub mod lenient;
 pub mod log;
 #[cfg(all(target_arch = "wasm32", feature = "allocator"))]
@@ -58,8 +59,9 @@ pub use bindings::exports::polliwog::plugin::notifier::{Alert, DeliveryRules, No
 pub use bindings::exports::polliwog::plugin::poller::{Dependency, DependencyFlags, Report, Sample, SampleKind};
 pub use bindings::exports::polliwog::plugin::setup::{Guide, Member};
 pub use bindings::polliwog::plugin::types::{Endpoint, Error as CallError, Extra, Failure, Label, Status};
+pub use json::json;
 pub use notifier::{Event, ExportedNotifier, Message, Notifier, NotifierInfo, escape_html};
-pub use poller::{Exported, Info, NoSettings, Poller, Session, Setup, json};
+pub use poller::{Exported, Info, NoSettings, Poller, Session, Setup};
 pub use {schemars, serde, serde_json};
 
 /// The items that most plugins need.

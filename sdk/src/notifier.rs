@@ -195,22 +195,43 @@ impl Response {
     /// The error for the status, if it is another one, with the beginning of the answer, in which most receivers say
     /// what they do not accept.
     pub fn accepted(self) -> Result<Self, CallError> {
-        /// The length of the shown part of an answer in bytes.
-        const SHOWN: usize = 300;
-        let text = self.text();
-        let error = match self.success() {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
-        };
-        let shown = text.trim();
-        let described = |failure: Failure| {
-            let mut message = failure.message.replace("the target's", "the channel's");
-            if !shown.is_empty() && !shown.starts_with('<') {
-                message.push_str(&format!("; it says {:?}", &shown[..floor(shown, SHOWN)]));
-            }
+        let of_channel = |failure: Failure| {
+            let message = failure.message.replace("the target's", "the channel's");
             Failure { message, ..failure }
         };
-        Err(error.map(described))
+        self.success().map_err(|error| error.map(of_channel))
+    }
+
+    /// Returns the response if the receiver says that it took the message. `is_taken` gets the text of the answer and
+    /// its JSON, which is null for other texts. A status of 2xx alone is no proof: a log-in page, a captive portal or
+    /// another service may answer at the URL of a channel.
+    ///
+    /// # Errors
+    /// As [`Response::accepted`], and `not_delivered` if `is_taken` says no. An operator can correct that.
+    pub fn confirmed(
+        self,
+        receiver: &str,
+        is_taken: impl FnOnce(&str, &serde_json::Value) -> bool,
+    ) -> Result<Self, CallError> {
+        let response = self.accepted()?;
+        let text = response.text();
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        if is_taken(text.trim(), &json) {
+            return Ok(response);
+        }
+        let status = response.status();
+        let said = response.first_words().map_or_else(String::new, |words| format!(" ({words})"));
+        let message = format!(
+            "the answer {status}{said} is not the one with which {receiver} takes a message: check the channel's URL, \
+             where a log-in page or another service may answer"
+        );
+        Err(CallError::misconfigured("not_delivered", message))
+    }
+
+    /// Returns whether the body is a page for people.
+    pub fn is_page(&self) -> bool {
+        let start: String = self.text().trim_start().chars().take(15).collect::<String>().to_ascii_lowercase();
+        start.starts_with("<html") || start.starts_with("<!doctype html")
     }
 }
 

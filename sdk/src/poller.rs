@@ -211,34 +211,6 @@ impl Info {
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
-/// Parses a body as JSON.
-///
-/// # Errors
-/// If it is not JSON, or has another shape. The failure is transient (`not_json`, `unexpected_shape`), because proxies
-/// and gateways answer 200 with their own pages.
-///
-/// ```
-/// # use polliwog_sdk::json;
-/// let waiting: u64 = json(b"12")?;
-/// assert_eq!(json::<u64>(b"<html>").unwrap_err().failure().code, "not_json");
-/// # Ok::<(), polliwog_sdk::CallError>(())
-/// ```
-pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CallError> {
-    // The body is checked for UTF-8 once, instead of each text in it.
-    let parsed = std::str::from_utf8(body).map_or_else(|_| serde_json::from_slice(body), serde_json::from_str);
-    parsed.map_err(|error| {
-        let data = error.classify() == serde_json::error::Category::Data;
-        let (code, problem) = if data {
-            ("unexpected_shape", "the body has an unexpected shape")
-        } else {
-            ("not_json", "the body is not JSON")
-        };
-        let start = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
-        let message = format!("{problem} ({error}); it starts with {start:?}: check that the URL is correct");
-        CallError::transient(code, message)
-    })
-}
-
 /// Implements the exports of the component for a [`Poller`].
 pub struct Exported<P>(PhantomData<P>);
 

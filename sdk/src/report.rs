@@ -333,6 +333,17 @@ impl CallError {
         Self::Permanent(Failure::new(code, message))
     }
 
+    /// Returns the same failure as one that an operator can correct, for example because the answer says that a key is
+    /// wrong.
+    #[must_use]
+    pub fn into_misconfigured(self) -> Self {
+        match self {
+            Self::Transient(failure) | Self::Permanent(failure) | Self::Misconfigured(failure) => {
+                Self::Misconfigured(failure)
+            }
+        }
+    }
+
     /// Returns the failure of any variant.
     pub fn failure(&self) -> &Failure {
         match self {

@@ -350,8 +350,7 @@ fn usage_is_counted_by_kind_and_operator_limits_apply() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![("/allowed/x", always(ok("fine"))), ("/other", always(ok("fine")))]);
     fs::write(folder.join("token"), "a-very-secret-token").unwrap();
-    let secret =
-        "secrets = { token = { file = \"token\" } }\n[target.settings]\nheaders = { x-token = \"${secret.token}\" }\n";
+    let secret = "secrets = { token = { file = \"token\" } }\n[target.settings]\nheaders = { x-token = \"${secret.token}\" }\nbody_contains = [\"fine\"]\n";
     let config = format!(
         "[plugins.limits.http]\nmethods = [\"get\"]\npath_prefixes = [\"/allowed\"]\nrequests = 7\n{}{secret}{}{}[target.settings]\nmethod = \"HEAD\"\n",
         target("a", "http", &server.url("/allowed/x")),

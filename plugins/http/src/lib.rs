@@ -12,7 +12,7 @@
 mod redirect;
 mod settings;
 
-use polliwog_sdk::http::{Certificate, HttpError, Response};
+use polliwog_sdk::http::{ExpectedStatus, HttpError, Response, TlsSession};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
 use redirect::{Stopped, origin};
@@ -58,8 +58,7 @@ fn answered(settings: &Settings, response: &Response) -> Report {
     report.dependencies.extend(body(settings, response));
     report.dependencies.extend(latency(settings, response.latency()));
     let session = response.tls();
-    let leaf = session.as_ref().and_then(|session| session.leaf());
-    report.dependencies.extend(leaf.map(|leaf| certificate(settings, leaf, clock::now())));
+    report.dependencies.extend(session.and_then(|session| certificate(settings, &session, clock::now())));
     report
 }
 
@@ -81,15 +80,15 @@ fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Repo
         error: Some(value!({ "code": error.code }).to_string()),
         ..part(Dependency::critical("response", error.message.as_str()), "rest")
     };
-    let silent = |name: &str| part(Dependency::unknown(name, "there was no answer"), "rest");
+    let silent = |name: &str| part(Dependency::unknown(name, "there was no answer"), "rest").with_runs_on("response");
     let mut report: Report = [failed].into_iter().collect();
     report.dependencies.extend(settings.checks_body().then(|| silent("body")));
     report.dependencies.extend(settings.checks_latency().then(|| silent("latency")));
     let session = error.tls();
-    match session.as_ref().and_then(|session| session.leaf()) {
-        Some(leaf) => {
+    match session.as_ref().and_then(|session| certificate(settings, session, clock::now())) {
+        Some(found) => {
             let problem = session.as_ref().and_then(|session| session.problem.as_deref());
-            report.dependencies.push(shown(certificate(settings, leaf, clock::now()), problem));
+            report.dependencies.push(shown(found, problem));
         }
         None if target.url.starts_with("https:") => report.kept.push("certificate".to_owned()),
         None => {}
@@ -105,7 +104,10 @@ fn status(settings: &Settings, response: &Response) -> Dependency {
     } else {
         Dependency {
             error: Some(value!({ "code": "unexpected_status", "status": code }).to_string()),
-            ..Dependency::critical("response", format!("answered {code}{reason}, expected {}", settings.expected()))
+            ..Dependency::critical(
+                "response",
+                format!("answered {code}{reason}, expected {}", ExpectedStatus::sentence(&settings.expected_status)),
+            )
         }
     };
     part(checked, "rest").with_code(code.into()).with_latency(response.latency())
@@ -114,6 +116,11 @@ fn status(settings: &Settings, response: &Response) -> Dependency {
 fn body(settings: &Settings, response: &Response) -> Option<Dependency> {
     if !settings.checks_body() {
         return None;
+    }
+    let code = response.status();
+    if !settings.expects(code) {
+        let why = format!("the answer has the unexpected status {code}");
+        return Some(part(Dependency::unknown("body", why), "rest").with_runs_on("response"));
     }
     let text = response.text();
     let missing = settings.body_contains.iter().find(|wanted| !text.contains(wanted.as_str()));
@@ -140,25 +147,35 @@ fn latency(settings: &Settings, took: Duration) -> Option<Dependency> {
     Some(part(checked, "rest").with_latency(took))
 }
 
-fn certificate(settings: &Settings, tls: &Certificate, now: i64) -> Dependency {
-    let left = tls.not_after.saturating_sub(now);
+/// Returns the dependency of the certificates that the server sent: the one that expires first counts, because without
+/// it none is accepted. Roots do not count: clients have their own. `None` without a certificate.
+fn certificate(settings: &Settings, session: &TlsSession, now: i64) -> Option<Dependency> {
+    let leaf = session.leaf()?;
+    let others = session.chain.iter().skip(1).filter(|other| other.subject != other.issuer);
+    let first = others.fold(leaf, |first, other| if other.not_after < first.not_after { other } else { first });
+    let what = match std::ptr::eq(first, leaf) {
+        true => "the certificate".to_owned(),
+        false => format!("the intermediate certificate {:?}", first.subject),
+    };
+    let left = first.not_after.saturating_sub(now);
     let days = left / DAY_MS;
+    let not_yet = [leaf, first].into_iter().any(|found| now < found.not_before);
     let checked = if left <= 0 {
-        Dependency::critical("certificate", "the certificate has expired: renew it")
-    } else if now < tls.not_before {
-        Dependency::critical("certificate", "the certificate is not valid yet: check the clocks")
+        Dependency::critical("certificate", format!("{what} has expired: renew it"))
+    } else if not_yet {
+        Dependency::critical("certificate", format!("{what} is not valid yet: check the clocks"))
     } else if days < i64::from(settings.certificate_critical_days) {
-        Dependency::critical("certificate", format!("the certificate expires in {days} days: renew it"))
+        Dependency::critical("certificate", format!("{what} expires in {days} days: renew it"))
     } else if days < i64::from(settings.certificate_warning_days) {
-        Dependency::warning("certificate", format!("the certificate expires in {days} days: renew it soon"))
+        Dependency::warning("certificate", format!("{what} expires in {days} days: renew it soon"))
     } else {
         Dependency::ok("certificate")
     };
     let details = value!({
-        "fingerprint": tls.fingerprint, "subject": tls.subject, "issuer": tls.issuer,
-        "notBefore": tls.not_before, "notAfter": tls.not_after,
+        "fingerprint": leaf.fingerprint, "subject": leaf.subject, "issuer": leaf.issuer,
+        "notBefore": leaf.not_before, "notAfter": leaf.not_after, "firstExpiry": first.not_after,
     });
-    Dependency { check_details: Some(details.to_string()), ..part(checked, "certificate") }
+    Some(Dependency { check_details: Some(details.to_string()), ..part(checked, "certificate") })
 }
 
 /// Returns the dependency of a certificate that was refused for this reason.

@@ -5,6 +5,9 @@ use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Request, Respo
 use polliwog_sdk::prelude::*;
 use std::time::Duration;
 
+/// The longest text that ends the reading of a body, in bytes.
+const LONGEST_SOUGHT: usize = 256;
+
 /// Why there is no answer to check.
 pub(crate) enum Stopped {
     /// The configuration is wrong, and the request was not sent.
@@ -31,8 +34,8 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Respons
             HttpErrorClass::Denied | HttpErrorClass::InvalidArgument => Stopped::Unsent(error),
             _ => Stopped::Unanswered(error),
         };
-        let response =
-            request(settings, method, &path).timeout(Duration::from_millis(share.into())).send().map_err(stopped)?;
+        let request = reading(settings, request(settings, method, &path));
+        let response = request.timeout(Duration::from_millis(share.into())).send().map_err(stopped)?;
         let location = response.header("location").map(|location| joined(&url, location));
         let Some(next) = location.filter(|_| hop < settings.redirects && (300..400).contains(&response.status()))
         else {
@@ -47,6 +50,16 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Respons
     unreachable!("the last hop returns its answer")
 }
 
+/// Sets how much of the body is read. One that nothing is checked in is not waited for: a stream has no end. One in
+/// which a single text must be is read up to it.
+fn reading(settings: &Settings, request: Request) -> Request {
+    match (settings.body_contains.as_slice(), settings.body_excludes.as_slice()) {
+        ([], []) => request.read_nothing(),
+        ([wanted], []) if wanted.len() <= LONGEST_SOUGHT => request.read_until([wanted.as_str()]),
+        _ => request,
+    }
+}
+
 fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
     let method_on_wire = match method {
         HttpMethod::Get => "GET",
@@ -54,19 +67,19 @@ fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
         HttpMethod::Post => "POST",
     };
     let mut request = Request::new(method_on_wire, path);
-    for (name, value) in &settings.headers {
-        request = request.header(name, value);
-    }
     if let Some(secret) = &settings.basic_auth {
         request = request.header("authorization", format!("Basic {}", http::basic(secret)));
     }
-    let Some(body) = settings.body.as_ref().filter(|_| method == HttpMethod::Post) else { return request };
+    let Some(body) = settings.body.as_ref().filter(|_| method == HttpMethod::Post) else {
+        return request.configured_headers(&settings.headers);
+    };
     let encoding = match settings.content_type.split(';').next().unwrap_or_default().trim() {
         "application/x-www-form-urlencoded" => BodyEncoding::Form,
         kind if kind == "application/json" || kind.ends_with("+json") => BodyEncoding::Json,
         _ => BodyEncoding::Raw,
     };
-    request.header("content-type", &settings.content_type).body(body.as_bytes(), encoding)
+    let request = request.header("content-type", &settings.content_type).body(body.as_bytes(), encoding);
+    request.configured_headers(&settings.headers)
 }
 
 /// Returns the scheme, host and port of a URL. `None` if it is not one of http.

@@ -1,5 +1,6 @@
 //! The settings of a target of kind `http`.
 
+use polliwog_sdk::http::ExpectedStatus;
 use polliwog_sdk::prelude::*;
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub struct Settings {
     /// Maximum number of redirects to follow. Redirects must stay within the origins of `url` and `also`.
     pub redirects: u8,
     /// The expected statuses: numbers or classes such as "2xx".
-    pub expected_status: Vec<Expected>,
+    pub expected_status: Vec<ExpectedStatus>,
     /// Header names and values. `${secret.NAME}` is replaced by a secret of the target.
     pub headers: BTreeMap<String, String>,
     /// Texts that the body must contain.
@@ -51,16 +52,6 @@ pub enum HttpMethod {
     Post,
 }
 
-/// A status or a class of statuses.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Expected {
-    /// One status.
-    Status(u16),
-    /// A class: "1xx" to "5xx".
-    Class(String),
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -69,7 +60,7 @@ impl Default for Settings {
             content_type: "application/json".to_owned(),
             basic_auth: None,
             redirects: 0,
-            expected_status: vec![Expected::Class("2xx".to_owned())],
+            expected_status: ExpectedStatus::success(),
             headers: BTreeMap::new(),
             body_contains: Vec::new(),
             body_excludes: Vec::new(),
@@ -81,32 +72,9 @@ impl Default for Settings {
     }
 }
 
-impl Expected {
-    fn hundreds(class: &str) -> Option<u16> {
-        let digit = class.strip_suffix("xx").or_else(|| class.strip_suffix("XX"))?;
-        digit.parse().ok().filter(|digit| (1..=5).contains(digit))
-    }
-
-    fn matches(&self, status: u16) -> bool {
-        match self {
-            Self::Status(expected) => *expected == status,
-            Self::Class(class) => Self::hundreds(class) == Some(status / 100),
-        }
-    }
-}
-
 impl Settings {
     pub(crate) fn expects(&self, status: u16) -> bool {
         self.expected_status.iter().any(|expected| expected.matches(status))
-    }
-
-    /// Returns the expected statuses for messages.
-    pub(crate) fn expected(&self) -> String {
-        let text = |expected: &Expected| match expected {
-            Expected::Status(status) => status.to_string(),
-            Expected::Class(class) => class.clone(),
-        };
-        self.expected_status.iter().map(text).collect::<Vec<_>>().join(" or ")
     }
 
     pub(crate) fn checks_body(&self) -> bool {
@@ -119,22 +87,9 @@ impl Settings {
 
     /// Returns all problems of the settings.
     pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
-        let mut problems = Vec::new();
+        let mut problems = ExpectedStatus::problems(&self.expected_status);
+        problems.extend(http::header_problems(&self.headers));
         let mut add = |setting: &str, message: String| problems.push(SettingsProblem::at(setting, message));
-        if self.expected_status.is_empty() {
-            add("/expected_status", "it is empty: add at least one status".to_owned());
-        }
-        for (index, expected) in self.expected_status.iter().enumerate() {
-            let place = format!("/expected_status/{index}");
-            match expected {
-                Expected::Status(100..=999) => {}
-                Expected::Class(class) if Expected::hundreds(class).is_some() => {}
-                Expected::Status(status) => add(&place, format!("it is {status}: a status has three digits")),
-                Expected::Class(class) => {
-                    add(&place, format!("it is {class:?}: write a number or a class such as \"2xx\""));
-                }
-            }
-        }
         if self.body.is_some() && self.method != HttpMethod::Post {
             add("/body", "it needs a POST: write method = \"POST\"".to_owned());
         }

@@ -56,6 +56,52 @@ fn the_certificate_status_depends_on_the_days_until_expiry() {
     }
 }
 
+/// A certificate of a recording, which expires after so many days.
+fn expiring(subject: &str, issuer: &str, days: i64) -> String {
+    let not_after = TIME + days * DAY_MS;
+    format!(r#"{{"fingerprint":"00","subject":"{subject}","issuer":"{issuer}","notBefore":0,"notAfter":{not_after}}}"#)
+}
+
+#[test]
+fn of_all_certificates_that_are_sent_the_first_expiry_counts() {
+    let leaf = expiring("CN=a", "CN=i", 90);
+    for (others, expected, message) in [
+        (vec![], Status::Ok, None),
+        (vec![expiring("CN=i", "CN=root", 400)], Status::Ok, None),
+        (
+            vec![expiring("CN=i", "CN=root", 5)],
+            Status::Critical,
+            Some("the intermediate certificate \"CN=i\" expires in 5 days"),
+        ),
+        (vec![expiring("CN=i", "CN=root", 20)], Status::Warning, Some("expires in 20 days: renew it soon")),
+        (vec![expiring("CN=i", "CN=root", -1)], Status::Critical, Some("has expired")),
+        (vec![expiring("CN=i", "CN=root", 400), expiring("CN=root", "CN=root", -9)], Status::Ok, None),
+    ] {
+        let chain = [vec![leaf.clone()], others].concat().join(",");
+        let response = format!(r#""response":{{"status":200}},"tls":{{"serverName":"a","chain":[{chain}]}}"#);
+        let report = answer("{}", &response);
+        assert_eq!(statuses(&report), [("response", Status::Ok), ("certificate", expected)], "{chain}");
+        let found = report.dependencies[1].error_message.as_deref();
+        assert!(message.is_none_or(|message| found.is_some_and(|found| found.contains(message))), "{found:?}");
+    }
+}
+
+#[test]
+fn what_a_wrong_status_hides_is_unknown_and_runs_on_the_response() {
+    for (settings, status) in [
+        (r#"{"body_contains":["pong"]}"#, 503),
+        (r#"{"body_excludes":["fatal"]}"#, 404),
+        (r#"{"body_contains":["pong"],"expected_status":[503]}"#, 200),
+    ] {
+        let report = answer(settings, &format!(r#""response":{{"status":{status},"body":"Service Unavailable"}}"#));
+        assert_eq!(statuses(&report), [("response", Status::Critical), ("body", Status::Unknown)], "{settings}");
+        assert_eq!(report.dependencies[1].runs_on, ["response"]);
+    }
+    let expected =
+        answer(r#"{"body_contains":["pong"],"expected_status":[503]}"#, r#""response":{"status":503,"body":"pong"}"#);
+    assert_eq!(statuses(&expected), [("response", Status::Ok), ("body", Status::Ok)]);
+}
+
 #[test]
 fn a_missing_answer_is_critical_and_a_wrong_configuration_fails_the_poll() {
     let error = |class: &str, code: &str| {

@@ -1,41 +1,25 @@
 //! Applies a mapping to a body. Pure.
 
-use crate::settings::{Field, Fields, Mapping};
+use crate::comparison::{Field, Severity};
+use crate::path::{Found, Path};
+use crate::settings::{Fields, Mapping};
+use crate::tree::Node;
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, CallError> {
-    if !body.is_array() && !body.is_object() {
-        return Err(shape("the body is neither a JSON array nor an object".to_owned()));
+/// The most dependencies that the status of the whole runs on.
+const MOST: usize = 64;
+
+pub(crate) fn report(mapping: &Mapping, body: &Node<'_>) -> Result<Report, CallError> {
+    let mut found = Reading::default();
+    for (root, fields) in mapping.parts() {
+        found.read(root, fields, body)?;
     }
-    let root = if mapping.root.is_empty() { Some(Cow::Borrowed(body)) } else { resolve(body, &mapping.root) };
-    let mut warnings = BTreeSet::new();
-    let mut dependencies = Vec::new();
-    let mut take = |item: Item<'_>| match dependency(&mapping.fields, &item, &mut warnings) {
-        Ok(dependency) => dependencies.push(dependency),
-        Err(warning) => drop(warnings.insert(warning)),
-    };
-    match root.as_deref() {
-        Some(Value::Array(items)) => {
-            items.iter().enumerate().for_each(|(index, value)| take(Item { place: Place::Index(index), value }));
-        }
-        Some(Value::Object(members)) => {
-            in_js_order(members).into_iter().for_each(|(key, value)| take(Item { place: Place::Key(key), value }));
-        }
-        Some(value) if !value.is_null() && mapping.fields.use_values() => {
-            let (_, key) = mapping.root.rsplit_once('.').unwrap_or(("", &mapping.root));
-            take(Item { place: Place::Key(key), value });
-        }
-        _ => {
-            let root = &mapping.root;
-            return Err(shape(format!(
-                "there is no array or object at the mapping's root {root:?} in the body (if it is a single value, use \
-                 \"$value\" for healthy or severity)"
-            )));
-        }
+    if let Some(path) = &mapping.overall {
+        let overall = found.overall(path, body);
+        found.dependencies.push(overall);
     }
+    let Reading { dependencies, warnings } = found;
     Ok(Report { warnings: warnings.into_iter().collect(), ..dependencies.into_iter().collect() })
 }
 
@@ -43,75 +27,212 @@ fn shape(message: String) -> CallError {
     CallError::transient("unexpected_shape", message)
 }
 
-struct Item<'a> {
-    place: Place<'a>,
-    value: &'a Value,
+/// An element: its place in the list or object, and its value.
+#[derive(Clone, Copy)]
+struct Item<'n, 'a> {
+    place: Place<'n>,
+    value: &'n Node<'a>,
 }
 
-enum Place<'a> {
+#[derive(Clone, Copy)]
+enum Place<'n> {
+    /// An element of an array, counted from 0.
     Index(usize),
-    Key(&'a str),
+    /// A member of an object: its position, counted from 0, and its key.
+    Key(usize, &'n str),
+}
+
+impl Place<'_> {
+    /// Returns the name of an element that does not say its own.
+    fn name(self) -> String {
+        match self {
+            Self::Key(_, key) if !key.trim().is_empty() => key.to_owned(),
+            Self::Key(at, _) | Self::Index(at) => format!("item {}", at + 1),
+        }
+    }
 }
 
 impl std::fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Index(index) => write!(f, "item {index}"),
-            Self::Key(key) => write!(f, "member {key:?}"),
+            Self::Index(index) => write!(f, "item {}", index + 1),
+            Self::Key(_, key) => write!(f, "member {key:?}"),
         }
     }
 }
 
-fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>) -> Result<Dependency, String> {
-    let Item { place, value } = item;
-    if !value.is_object() && !fields.use_values() {
-        return Err(format!("{place} is skipped: it is not a JSON object"));
-    }
-    let name = match (&fields.name, place) {
-        (Field::Path(path), Place::Key(key)) if path == "$key" => Some((*key).to_owned()),
-        (field, _) => string(Some(field), value),
-    };
-    let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| format!("{place} is skipped: its \"name\" is missing or not a text"))?;
-    let skipped = fields.skipped.as_ref().and_then(|field| healthy(field, value)) == Some(Status::Ok);
-    let status = if skipped { Status::Ok } else { status(fields, &name, value, warnings) };
-    Ok(Dependency {
-        kind: string(fields.kind.as_ref(), value).filter(|kind| !kind.trim().is_empty()),
-        latency_ms: found(fields.latency.as_ref(), value).and_then(|latency| latency.as_f64()),
-        description: string(fields.description.as_ref(), value),
-        impact: string(fields.impact.as_ref(), value),
-        error: at(fields.error.as_deref(), value).filter(|error| !error.is_null()).map(|error| error.to_string()),
-        error_message: at(fields.error_message.as_deref(), value).and_then(|message| text(&message)),
-        contact: object(fields.contact.as_deref(), value),
-        check_details: object(fields.check_details.as_deref(), value),
-        ..Dependency::new(name, status).with_skipped(skipped)
-    })
+/// The dependencies in a body, and warnings.
+#[derive(Default)]
+struct Reading {
+    dependencies: Vec<Dependency>,
+    warnings: BTreeSet<String>,
 }
 
-/// Returns the worse of `healthy` and `severity` if both are mapped, and unknown if neither can be read.
-fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<String>) -> Status {
-    let mut unknown = |field: &str, path: &str| {
-        let found = resolve(item, path).map_or_else(|| "missing".to_owned(), |value| value.to_string());
-        warnings.insert(format!("the {field:?} of {name:?} is {found}, which is not a known word"));
-        Status::Unknown
-    };
-    let plain = fields.healthy.as_ref().map(|field| {
-        let (Field::Path(path) | Field::Comparison { field: path, .. }) = field;
-        healthy(field, item).unwrap_or_else(|| unknown("healthy", path))
-    });
-    let graded = fields.severity.as_deref().and_then(|path| {
-        let value = at(Some(path), item).filter(|value| !value.is_null());
-        match value {
-            // One of the two fields is sufficient.
-            None if plain.is_some() => None,
-            value => Some(value.and_then(|value| severity(&value)).unwrap_or_else(|| unknown("severity", path))),
+impl Reading {
+    /// Reads the elements at a root.
+    fn read(&mut self, root: &Path, fields: &Fields, body: &Node<'_>) -> Result<(), CallError> {
+        let mut is_found = false;
+        root.each(body, &mut |found| match found {
+            Found::Value(Node::List(items)) => {
+                is_found = true;
+                for (index, value) in items.iter().enumerate() {
+                    self.take(fields, Item { place: Place::Index(index), value });
+                }
+            }
+            Found::Value(Node::Object(members)) => {
+                is_found = true;
+                for (at, (key, value)) in in_js_order(members).into_iter().enumerate() {
+                    self.member(fields, Item { place: Place::Key(at, key), value });
+                }
+            }
+            Found::Value(value) if !value.is_null() && fields.use_values() => {
+                is_found = true;
+                let key = root.steps.last().map_or("status", String::as_str);
+                self.take(fields, Item { place: Place::Key(0, key), value });
+            }
+            _ => {}
+        });
+        match is_found {
+            true => Ok(()),
+            false => Err(shape(not_found(root, body))),
         }
-    });
-    plain.into_iter().chain(graded).reduce(Status::worse).unwrap_or(Status::Unknown)
+    }
+
+    /// Reads a member of an object: one dependency, or one for each element of its array of objects, as in the draft
+    /// for health checks (draft-inadarei-api-health-check-06).
+    fn member(&mut self, fields: &Fields, item: Item<'_, '_>) {
+        let (Node::List(elements), Place::Key(at, key)) = (item.value, item.place) else {
+            return self.take(fields, item);
+        };
+        if fields.use_values() || fields.use_lists() || !elements.iter().any(Node::is_object) {
+            return self.take(fields, item);
+        }
+        for (index, value) in elements.iter().enumerate() {
+            let id = Path::parse("componentId").last(value).and_then(name_of);
+            let key = match id {
+                Some(id) => format!("{key}/{id}"),
+                None if index == 0 => key.to_owned(),
+                None => format!("{key}/{}", index + 1),
+            };
+            self.take(fields, Item { place: Place::Key(at, &key), value });
+        }
+    }
+
+    /// Reads an element. One that is not of the shape is left out, unless it says that something is not ok.
+    fn take(&mut self, fields: &Fields, item: Item<'_, '_>) {
+        let Item { place, value } = item;
+        if value.is_object() || fields.use_values() || (fields.use_lists() && matches!(value, Node::List(_))) {
+            let dependency = self.dependency(fields, item);
+            return self.dependencies.push(dependency);
+        }
+        self.warnings.insert(format!("{place} is skipped: it is not a JSON object"));
+        if let Some(text) = value.as_text()
+            && word(text).is_some_and(|status| status != Status::Ok)
+        {
+            let why = format!("it is {text:?}, and not a JSON object with a status");
+            self.dependencies.push(Dependency::unknown(place.name(), why));
+        }
+    }
+
+    fn dependency(&mut self, fields: &Fields, Item { place, value }: Item<'_, '_>) -> Dependency {
+        let name = match (&fields.name, place) {
+            (Field::Path(path), Place::Key(_, key)) if path.is_step("$key") => Some(key.to_owned()),
+            (field, _) => at(Some(field), value).and_then(name_of),
+        };
+        let name = name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| {
+            self.warnings.insert(format!("{place} has no name: \"name\" is missing, empty, a list or an object"));
+            place.name()
+        });
+        let skipped = fields.skipped.as_ref().is_some_and(|field| worst(field, value) == Some(Some(Status::Ok)));
+        let (status, why) = if skipped { (Status::Ok, None) } else { self.status(fields, &name, value) };
+        let path = |path: &Option<Path>| path.as_ref().and_then(|path| path.last(value));
+        let object =
+            |of: &Option<Path>| path(of).and_then(Found::node).filter(|node| node.is_object()).map(Node::to_json);
+        let text = |field: &Option<Field>| at(field.as_ref(), value).and_then(text).map(str::to_owned);
+        Dependency {
+            kind: text(&fields.kind).filter(|kind| !kind.trim().is_empty()),
+            latency_ms: at(fields.latency.as_ref(), value).and_then(latency),
+            description: text(&fields.description),
+            impact: text(&fields.impact),
+            error: path(&fields.error).filter(|error| !error.is_null()).map(Found::to_json),
+            error_message: path(&fields.error_message).and_then(self::text).map(str::to_owned).or(why),
+            contact: object(&fields.contact),
+            check_details: object(&fields.check_details),
+            ..Dependency::new(name, status).with_skipped(skipped)
+        }
+    }
+
+    /// Returns the worse of `healthy` and `severity` if both are mapped, and unknown with the reason if neither can be
+    /// read.
+    fn status(&mut self, fields: &Fields, name: &str, item: &Node<'_>) -> (Status, Option<String>) {
+        let mut why = None;
+        let mut unknown = |field: &str, path: &Path| {
+            let found = path.last(item).map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
+            let hint = path.as_one_key(item).map_or_else(String::new, |hint| format!(": {hint}"));
+            let reason = format!("is {found}, which is not a known word or number{hint}");
+            self.warnings.insert(format!("the {field:?} of {name:?} {reason}"));
+            why.get_or_insert(format!("{field:?} {reason}"));
+            Status::Unknown
+        };
+        let plain = fields
+            .healthy
+            .as_ref()
+            .map(|field| worst(field, item).flatten().unwrap_or_else(|| unknown("healthy", field.path())));
+        let graded = fields.severity.as_ref().and_then(|severity| match severity {
+            Severity::Path(path) => {
+                let is_there = path.last(item).is_some_and(|value| !value.is_null());
+                // One of the two fields is sufficient.
+                if !is_there && plain.is_some() {
+                    return None;
+                }
+                let graded = worst_of(path, item, &|found| self::severity(&found.to_js()?)).flatten();
+                Some(graded.unwrap_or_else(|| unknown("severity", path)))
+            }
+            Severity::Bounds(bounds) => {
+                let bounds = [(&bounds.critical, Status::Critical), (&bounds.warning, Status::Warning)];
+                let bounds = bounds.into_iter().filter_map(|(bound, status)| Some((bound.as_ref()?, status)));
+                let graded = bounds.map(|(bound, status)| {
+                    let read =
+                        |found: Found<'_, '_>| bound.holds(found).map(|holds| if holds { status } else { Status::Ok });
+                    worst_of(&bound.field, item, &read).flatten().unwrap_or_else(|| unknown("severity", &bound.field))
+                });
+                graded.reduce(Status::worse)
+            }
+        });
+        let status = plain.into_iter().chain(graded).reduce(Status::worse).unwrap_or(Status::Unknown);
+        (status, why.filter(|_| status == Status::Unknown))
+    }
+
+    /// Reads the status of the whole. While a part is critical, it runs on that: both say the same.
+    fn overall(&mut self, path: &Path, body: &Node<'_>) -> Dependency {
+        let name = path.steps.last().map_or("", String::as_str);
+        let found = worst_of(path, body, &|found| severity(&found.to_js()?)).flatten();
+        let dependency = match found {
+            Some(status) => Dependency::new(name, status),
+            None => {
+                let found = path.last(body).map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
+                Dependency::unknown(name, format!("it is {found}, which is not a known word"))
+            }
+        };
+        let critical = self.dependencies.iter().filter(|found| found.status == Status::Critical && found.name != name);
+        Dependency { runs_on: critical.map(|found| found.name.clone()).take(MOST).collect(), ..dependency }
+    }
 }
 
-fn severity(value: &Value) -> Option<Status> {
-    match js_string(value)?.as_str() {
+/// Explains that there is nothing at a root.
+fn not_found(root: &Path, body: &Node<'_>) -> String {
+    let hint = root
+        .as_one_key(body)
+        .unwrap_or_else(|| "if it is a single value, use \"$value\" for healthy or severity".to_owned());
+    let place = match root.is_empty() {
+        true => "the body is neither an array nor an object".to_owned(),
+        false => format!("there is no array or object at the mapping's root {:?} in the body", root.written),
+    };
+    format!("{place} ({hint})")
+}
+
+fn severity(text: &str) -> Option<Status> {
+    match text {
         "0" => Some(Status::Ok),
         "1" => Some(Status::Warning),
         "2" => Some(Status::Critical),
@@ -131,123 +252,85 @@ fn word(text: &str) -> Option<Status> {
     }
 }
 
-/// Evaluates the field `healthy` or `skipped`. `None` if the value is missing or not known.
-fn healthy(field: &Field, item: &Value) -> Option<Status> {
+/// Returns the worst status of the values at a path: several, if a key is repeated. `None` if there is no value,
+/// `Some(None)` if one cannot be read and none is critical.
+fn worst_of<'n, 'a>(
+    path: &Path,
+    item: &'n Node<'a>,
+    read: &dyn Fn(Found<'n, 'a>) -> Option<Status>,
+) -> Option<Option<Status>> {
+    let mut worst: Option<Option<Status>> = None;
+    path.each(item, &mut |found| {
+        let status = read(found);
+        worst = Some(match worst {
+            None => status,
+            Some(Some(Status::Critical)) => Some(Status::Critical),
+            _ if status == Some(Status::Critical) => status,
+            Some(known) => known.zip(status).map(|(known, status)| known.worse(status)),
+        });
+    });
+    worst
+}
+
+/// Evaluates the field `healthy` or `skipped`, as [`worst_of`].
+fn worst(field: &Field, item: &Node<'_>) -> Option<Option<Status>> {
     let plain = |healthy: bool| if healthy { Status::Ok } else { Status::Critical };
     match field {
-        Field::Path(path) => match resolve(item, path)?.as_ref() {
-            Value::Bool(healthy) => Some(plain(*healthy)),
-            Value::String(text) => word(text),
+        Field::Path(path) => worst_of(path, item, &|found| match found.node()? {
+            Node::Bool(healthy) => Some(plain(*healthy)),
+            Node::Text(text) => word(text),
             _ => None,
-        },
-        Field::Comparison { field, equals } => {
-            let value = resolve(item, field).filter(|value| !value.is_null())?;
-            let lower = |value: &Value| js_string(value).map(|text| text.to_lowercase());
-            Some(plain(lower(&value).is_some_and(|text| Some(text) == lower(&equals.to_value()))))
-        }
+        }),
+        Field::Comparison(comparison) => worst_of(&comparison.field, item, &|found| comparison.holds(found).map(plain)),
     }
 }
 
 /// Returns the value of a field. A comparison yields a boolean, which is neither text nor number. Like upstream, it is
 /// ignored except in `healthy` and `skipped`.
-fn found<'a>(field: Option<&Field>, item: &'a Value) -> Option<Cow<'a, Value>> {
+fn at<'n, 'a>(field: Option<&Field>, item: &'n Node<'a>) -> Option<Found<'n, 'a>> {
     match field? {
-        Field::Path(path) => resolve(item, path),
-        Field::Comparison { .. } => None,
+        Field::Path(path) => path.last(item),
+        Field::Comparison(_) => None,
     }
 }
 
-fn string(field: Option<&Field>, item: &Value) -> Option<String> {
-    text(found(field, item)?.as_ref())
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
-fn at<'a>(path: Option<&str>, item: &'a Value) -> Option<Cow<'a, Value>> {
-    resolve(item, path?)
-}
-
-fn object(path: Option<&str>, item: &Value) -> Option<String> {
-    at(path, item).filter(|value| value.is_object()).map(|value| value.to_string())
-}
-
-/// Follows a path through members, array indexes and the `length` of arrays. Dots cannot be escaped. `$value` is an
-/// element that is not an object.
-fn resolve<'a>(value: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
-    if path == "$value" && !value.is_object() {
-        return Some(Cow::Borrowed(value));
-    }
-    let (parent, step) = match path.rsplit_once('.') {
-        Some((parent, step)) => (resolve(value, parent)?, step),
-        None => (Cow::Borrowed(value), path),
-    };
-    match parent {
-        Cow::Borrowed(Value::Object(members)) => members.get(step).map(Cow::Borrowed),
-        Cow::Borrowed(Value::Array(items)) if step == "length" => Some(Cow::Owned(Value::from(items.len()))),
-        Cow::Borrowed(Value::Array(items)) => {
-            let index = step.parse::<usize>().ok().filter(|index| index.to_string() == step)?;
-            items.get(index).map(Cow::Borrowed)
-        }
+/// Returns the name that a value is: a text, a number or a boolean.
+fn name_of(found: Found<'_, '_>) -> Option<String> {
+    match found.node()? {
+        Node::Text(text) => Some(text.trim().to_owned()),
+        // An id keeps its digits.
+        Node::Number(number) if !number.is_f64() => Some(number.to_string()),
+        Node::Number(_) | Node::Bool(_) => found.to_js(),
         _ => None,
     }
 }
 
+fn text<'n>(found: Found<'n, '_>) -> Option<&'n str> {
+    found.node()?.as_text()
+}
+
+/// Returns a latency in milliseconds: a number, or a time span of .NET (`[d.]hh:mm:ss[.fffffff]`).
+fn latency(found: Found<'_, '_>) -> Option<f64> {
+    let Some(text) = text(found) else { return found.as_number() };
+    let (rest, seconds) = text.rsplit_once(':')?;
+    let (hours, minutes) = rest.rsplit_once(':')?;
+    let (days, hours) = hours.split_once('.').unwrap_or(("0", hours));
+    let part = |text: &str| text.parse::<f64>().ok().filter(|part| part.is_finite() && *part >= 0.0);
+    let hours = part(days)? * 24.0 + part(hours)?;
+    Some(((hours * 60.0 + part(minutes)?) * 60.0 + part(seconds)?) * 1000.0)
+}
+
+/// Shortens a value for a message.
+fn shortened(text: &str) -> String {
+    let shown: String = text.chars().take(80).collect();
+    if shown.len() < text.len() { shown + "…" } else { shown }
+}
+
 /// Returns the members of an object in the order of JavaScript: array-index keys ascending, then the others in their
 /// original order.
-fn in_js_order(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
+fn in_js_order<'n, 'a>(members: &'n [(std::borrow::Cow<'a, str>, Node<'a>)]) -> Vec<(&'n str, &'n Node<'a>)> {
     let index = |key: &str| key.parse::<u32>().ok().filter(|&n| n < u32::MAX && n.to_string() == key);
-    let mut ordered: Vec<_> = members.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let mut ordered: Vec<_> = members.iter().map(|(key, value)| (&**key, value)).collect();
     ordered.sort_by_key(|(key, _)| index(key).map_or((1, 0), |n| (0, n)));
     ordered
-}
-
-/// Implements JavaScript's `String(value)`. `None` for null, which equals nothing.
-fn js_string(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(boolean) => Some(boolean.to_string()),
-        Value::Number(number) => number.as_f64().map(js_number),
-        Value::Array(items) => {
-            Some(items.iter().map(|item| js_string(item).unwrap_or_default()).collect::<Vec<_>>().join(","))
-        }
-        Value::Object(_) => Some("[object Object]".to_owned()),
-        Value::Null => None,
-    }
-}
-
-/// Implements ECMAScript's Number::toString: an exponent from 1e21 and below 1e-6, otherwise plain digits without a
-/// trailing `.0`.
-fn js_number(number: f64) -> String {
-    let size = number.abs();
-    if number == 0.0 {
-        return "0".to_owned();
-    }
-    if (1e-6..1e21).contains(&size) {
-        return number.to_string();
-    }
-    let text = format!("{number:e}");
-    if size >= 1.0 { text.replace('e', "e+") } else { text }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_formatted_like_in_javascript() {
-        for (number, text) in [
-            (0.0, "0"),
-            (-0.0, "0"),
-            (1.0, "1"),
-            (-1.5, "-1.5"),
-            (200.0, "200"),
-            (1e21, "1e+21"),
-            (1e20, "100000000000000000000"),
-            (1.5e-7, "1.5e-7"),
-        ] {
-            assert_eq!(js_number(number), text);
-        }
-    }
 }

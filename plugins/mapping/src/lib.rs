@@ -10,14 +10,21 @@
 //! - `equals` may be a number or a boolean.
 //! - The field `severity` distinguishes ok, warning and critical. `healthy` is optional then. If both are present, the
 //!   worse status counts. Both accept the same words.
+//! - A comparison may use other operators than `equals`, and `severity` may be a table of two comparisons.
+//! - Keys with dots are written in quotes, or a path is a list of keys.
+//! - `overall` is the status of the whole, and `more` are further roots with their fields.
 //!
-//! These are differences: an element with an unknown word is reported as unknown and not omitted, and no code is
-//! invented. The body is parsed for any status of the response.
+//! These are differences: an element with an unknown word is reported as unknown and not omitted, one without a name
+//! gets one from its place, of a key that is repeated the worst value counts, and no code is invented. The body is
+//! parsed for any status of the response.
 
 #![deny(unsafe_code)]
 
+mod comparison;
 mod evaluate;
+mod path;
 mod settings;
+mod tree;
 
 use polliwog_sdk::prelude::*;
 use settings::Mapping;
@@ -44,7 +51,7 @@ impl Poller for MappingPoller {
             return Err(problem.into());
         }
         let response = http::Request::get_json("", &mapping.headers).send()?;
-        response.report(|response| evaluate::report(&mapping, &response.json()?))
+        response.report_expecting(&mapping.expected_status, |response| evaluate::report(&mapping, &response.json()?))
     }
 }
 

@@ -1,39 +1,63 @@
 //! The settings of a target of kind `mapping`.
 
+use crate::comparison::{Bounds, Comparison, Field, Severity};
+use crate::path::Path;
+use polliwog_sdk::http::ExpectedStatus;
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A mapping from JSON to dependencies.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// Dot-separated path to the array or object whose elements are the dependencies, or to a single value. If it is
-    /// absent or empty, the body itself is used.
+    /// Path to the array or object whose elements are the dependencies, or to a single value. If it is absent or empty,
+    /// the body itself is used.
     #[serde(default)]
-    pub root: String,
+    pub root: Path,
     /// The fields of each element.
     pub fields: Fields,
+    /// Path to the status of the whole, one of the words of `severity`. It becomes a dependency with the last key as
+    /// name.
+    pub overall: Option<Path>,
+    /// Further parts of the body, each with another root and its fields.
+    #[serde(default)]
+    pub more: Vec<Part>,
     /// Headers of the request. `${secret.NAME}` is replaced by a secret of the target.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// The expected statuses of the answer: numbers or classes such as "2xx". With another one, the target is critical
+    /// even if every part is ok.
+    #[serde(default = "ExpectedStatus::success")]
+    pub expected_status: Vec<ExpectedStatus>,
 }
 
-/// The fields of an element. Paths are dot-separated, array indexes start at 0. "$value" is an element that is not an
-/// object.
+/// One more part of the body.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Path to its array, object or value.
+    #[serde(default)]
+    pub root: Path,
+    /// The fields of each element.
+    pub fields: Fields,
+}
+
+/// The fields of an element. A path has keys with dots between them; array indexes start at 0; a key with dots is
+/// written in quotes. "$value" is an element that is not an object.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Fields {
-    /// The dependency's name. "$key" is the key of the member if the root is an object, and the last step of the root
-    /// if the root is a single value.
+    /// The dependency's name: a text, a number, true or false. "$key" is the key of the member if the root is an
+    /// object, and the last step of the root if the root is a single value.
     pub name: Field,
     /// Whether the dependency is healthy: true or false, one of the words of `severity`, or a comparison.
     pub healthy: Option<Field>,
     /// The severity, case-insensitive. Ok: ok, up, healthy, pass, passing, green, true, 0. Warning: warn, warning,
     /// degraded, yellow, 1. Critical: error, critical, crit, down, unhealthy, fail, failed, failing, failure, fatal,
-    /// red, out_of_service, false, 2. Every other value is unknown.
-    pub severity: Option<String>,
-    /// The latency in milliseconds, as a number.
+    /// red, out_of_service, false, 2. Every other value is unknown. Or a table with the comparisons `warning` and
+    /// `critical`.
+    pub severity: Option<Severity>,
+    /// The latency in milliseconds, as a number; or a time span (00:00:00.012).
     pub latency: Option<Field>,
     /// The impact of a failure.
     pub impact: Option<Field>,
@@ -45,137 +69,112 @@ pub struct Fields {
     /// If true, the check was skipped on purpose, and the dependency counts as ok.
     pub skipped: Option<Field>,
     /// Path to an object with further details.
-    pub check_details: Option<String>,
+    pub check_details: Option<Path>,
     /// Path to an object with the contact.
-    pub contact: Option<String>,
+    pub contact: Option<Path>,
     /// Path to the error of the source, any JSON value.
-    pub error: Option<String>,
+    pub error: Option<Path>,
     /// Path to the error message of the source, a text.
-    pub error_message: Option<String>,
-}
-
-/// A path, or a comparison of the value at a path.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, deny_unknown_fields)]
-pub enum Field {
-    /// A dot-separated path.
-    Path(String),
-    /// True if the value at `field` equals `equals`, compared as text without regard to case.
-    Comparison {
-        /// A dot-separated path.
-        field: String,
-        /// A text, a number or a boolean.
-        equals: Scalar,
-    },
-}
-
-/// A text, a number or a boolean.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Scalar {
-    /// A text.
-    Text(String),
-    /// A number.
-    Number(f64),
-    /// True or false.
-    Boolean(bool),
-}
-
-impl Scalar {
-    pub(crate) fn to_value(&self) -> Value {
-        match self {
-            Self::Text(text) => Value::from(text.as_str()),
-            Self::Number(number) => Value::from(*number),
-            Self::Boolean(boolean) => Value::from(*boolean),
-        }
-    }
+    pub error_message: Option<Path>,
 }
 
 impl Fields {
+    /// Returns the paths and comparisons that determine the status, with their places.
+    fn of_status(&self) -> impl Iterator<Item = &Path> {
+        let healthy = self.healthy.iter().map(Field::path);
+        healthy.chain(self.severity.iter().flat_map(Severity::paths))
+    }
+
     /// Returns whether the mapping is for elements that are not objects.
     pub(crate) fn use_values(&self) -> bool {
-        let of_healthy = self.healthy.as_ref().map(|field| match field {
-            Field::Path(path) | Field::Comparison { field: path, .. } => path.as_str(),
-        });
-        of_healthy.into_iter().chain(self.severity.as_deref()).any(|path| path == "$value")
+        self.of_status().any(|path| path.is_step("$value"))
+    }
+
+    /// Returns whether a path to the status begins with an index: the elements are lists.
+    pub(crate) fn use_lists(&self) -> bool {
+        self.of_status().any(|path| path.steps.first().is_some_and(|step| step.parse::<usize>().is_ok()))
+    }
+
+    /// Adds the problems of the fields at a place.
+    fn add_problems(&self, at: &str, problems: &mut Vec<SettingsProblem>) {
+        if self.healthy.is_none() && self.severity.is_none() {
+            problems.push(SettingsProblem::at(at, "it needs healthy or severity, which determine the status"));
+        }
+        let fields = [
+            ("name", Some(&self.name)),
+            ("healthy", self.healthy.as_ref()),
+            ("latency", self.latency.as_ref()),
+            ("impact", self.impact.as_ref()),
+            ("description", self.description.as_ref()),
+            ("type", self.kind.as_ref()),
+            ("skipped", self.skipped.as_ref()),
+        ];
+        for (name, field) in fields.into_iter().filter_map(|(name, field)| Some((name, field?))) {
+            let place = format!("{at}/{name}");
+            match field {
+                Field::Path(path) if name == "name" && path.is_step("$key") => {}
+                Field::Path(path) => problems.extend(path_problem(&place, path)),
+                Field::Comparison(comparison) => add_comparison(&place, comparison, problems),
+            }
+        }
+        let place = format!("{at}/severity");
+        match &self.severity {
+            Some(Severity::Path(path)) => problems.extend(path_problem(&place, path)),
+            Some(Severity::Bounds(bounds)) => {
+                let Bounds { warning, critical } = &**bounds;
+                if warning.is_none() && critical.is_none() {
+                    problems.push(SettingsProblem::at(place.as_str(), "it is empty: add warning or critical"));
+                }
+                for (name, bound) in [("warning", warning), ("critical", critical)] {
+                    bound.iter().for_each(|bound| add_comparison(&format!("{place}/{name}"), bound, problems));
+                }
+            }
+            None => {}
+        }
+        let paths = [
+            ("checkDetails", &self.check_details),
+            ("contact", &self.contact),
+            ("error", &self.error),
+            ("errorMessage", &self.error_message),
+        ];
+        let found = paths.iter().filter_map(|(name, path)| path_problem(&format!("{at}/{name}"), path.as_ref()?));
+        problems.extend(found);
     }
 }
 
 impl Mapping {
+    /// Returns the parts of the body: roots with their fields.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Path, &Fields)> {
+        [(&self.root, &self.fields)].into_iter().chain(self.more.iter().map(|part| (&part.root, &part.fields)))
+    }
+
     /// Returns all problems of the mapping.
     pub(crate) fn problems(&self) -> Vec<SettingsProblem> {
-        let fields = &self.fields;
         let mut problems = Vec::new();
-        if fields.healthy.is_none() && fields.severity.is_none() {
-            problems.push(SettingsProblem::at("/fields", "it needs healthy or severity, which determine the status"));
+        let place = |at: usize| if at == 0 { String::new() } else { format!("/more/{}", at - 1) };
+        for (at, (root, fields)) in self.parts().enumerate() {
+            let problem = root.problem.as_ref().map(|why| SettingsProblem::at(place(at) + "/root", why.as_str()));
+            problems.extend(problem);
+            fields.add_problems(&(place(at) + "/fields"), &mut problems);
         }
-        problems.extend(foreign("/root", &self.root));
-        let mappings = [
-            ("name", Some(&fields.name)),
-            ("healthy", fields.healthy.as_ref()),
-            ("latency", fields.latency.as_ref()),
-            ("impact", fields.impact.as_ref()),
-            ("description", fields.description.as_ref()),
-            ("type", fields.kind.as_ref()),
-            ("skipped", fields.skipped.as_ref()),
-        ];
-        for (name, field) in mappings.into_iter().filter_map(|(name, field)| Some((name, field?))) {
-            let (path, comparison) = match field {
-                Field::Path(path) => (path, None),
-                Field::Comparison { field, equals } => (field, Some(equals)),
-            };
-            problems.extend(path_problem(
-                name,
-                path,
-                if name == "name" && comparison.is_none() { KeyPath::Allowed } else { KeyPath::Refused },
-            ));
-            if matches!(comparison, Some(Scalar::Text(text)) if text.is_empty()) {
-                let place = format!("/fields/{name}/equals");
-                problems.push(SettingsProblem::at(place, "it is empty: write the text for true"));
-            }
-        }
-        let paths = [
-            ("severity", &fields.severity),
-            ("checkDetails", &fields.check_details),
-            ("contact", &fields.contact),
-            ("error", &fields.error),
-            ("errorMessage", &fields.error_message),
-        ];
-        problems.extend(paths.iter().filter_map(|(name, path)| path_problem(name, path.as_deref()?, KeyPath::Refused)));
+        problems.extend(self.overall.as_ref().and_then(|path| path_problem("/overall", path)));
+        problems.extend(ExpectedStatus::problems(&self.expected_status));
+        problems.extend(http::header_problems(&self.headers));
         problems
     }
 }
 
-/// Whether a field may have the path "$key".
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum KeyPath {
-    Allowed,
-    Refused,
+fn add_comparison(place: &str, comparison: &Comparison, problems: &mut Vec<SettingsProblem>) {
+    problems.extend(path_problem(&format!("{place}/field"), &comparison.field));
+    problems.extend(comparison.problem().map(|(key, why)| SettingsProblem::at(format!("{place}{key}"), why)));
 }
 
-fn path_problem(name: &str, path: &str, key_path: KeyPath) -> Option<SettingsProblem> {
-    let place = format!("/fields/{name}");
-    match path {
-        "" => Some(SettingsProblem::at(place, "it is an empty path: write a path or remove the field")),
-        "$key" if key_path == KeyPath::Refused => {
-            Some(SettingsProblem::at(place, "it cannot be \"$key\": only the field name can"))
-        }
-        "$key" | "$value" => None,
-        _ => foreign(&place, path),
-    }
-}
-
-/// Returns a problem if the path is a JSON pointer or JSONPath, which would never find a value.
-fn foreign(place: &str, path: &str) -> Option<SettingsProblem> {
-    let is_pointer = path.starts_with('/');
-    let is_json_path = path.starts_with("$.") || path.starts_with("$[") || path.contains('[');
-    if !is_pointer && !is_json_path {
-        return None;
-    }
-    let syntax = if is_pointer { "a JSON pointer" } else { "JSONPath" };
-    let steps = path.trim_start_matches('$').replace(['/', '[', ']'], ".").replace("*", "");
-    let steps: Vec<&str> =
-        steps.split('.').map(|step| step.trim_matches(['"', '\''])).filter(|step| !step.is_empty()).collect();
-    let message = format!("it is {syntax}, {path:?}: paths are written with dots, as {:?}", steps.join("."));
-    Some(SettingsProblem::at(place, message))
+fn path_problem(place: &str, path: &Path) -> Option<SettingsProblem> {
+    let why = match &path.problem {
+        Some(why) => why.as_str(),
+        None if path.is_empty() => "it is an empty path: write a path or remove the field",
+        None if path.is_step("$key") => "it cannot be \"$key\": only the field name can",
+        None => return None,
+    };
+    Some(SettingsProblem::at(place, why))
 }

@@ -153,6 +153,21 @@ fn a_report_is_used_for_any_http_status() {
         report.dependencies.iter().map(|found| found.status).collect::<Vec<_>>(),
         [Status::Critical, Status::Ok]
     );
+    let all_up = r#"{"components":{"db":{"status":"UP"}}}"#;
+    let error = answer(503, all_up).expect("a report").error_unless_known.expect("an error");
+    assert_eq!(error.failure().code, "server_error");
+    let expecting = |status: u16| {
+        let recording = serde_json::json!([{
+            "request": { "method": "GET", "url": "/" },
+            "response": { "status": status, "headers": [], "body": all_up },
+        }]);
+        let settings = BY_KEY.replacen('{', r#"{"expected_status":["2xx",503],"#, 1);
+        poll::<MappingPoller>(Recording::parse(&recording.to_string()), target(&settings)).expect("a report")
+    };
+    assert!(expecting(503).error_unless_known.is_none() && expecting(500).error_unless_known.is_some());
+    let said =
+        answer(500, r#"{"message":"Internal Server Error","code":500}"#).expect_err("no report").failure().clone();
+    assert!(said.message.contains(r#"500 ({"message":"Internal Server Error","code":500})"#), "{said:?}");
     for (status, body, code) in [
         (503, "<html>", "server_error"),
         (503, r#"{"components":{}}"#, "server_error"),
@@ -171,13 +186,175 @@ fn skipped_dependencies_are_ok_whatever_the_other_fields() {
 }
 
 #[test]
-fn items_without_a_name_are_skipped_and_unknown_words_are_unknown() {
+fn items_without_a_name_are_named_by_their_place_and_unknown_words_are_unknown() {
     let (found, warnings) = outline(
         r#"{"fields":{"name":"n","healthy":"h"}}"#,
         r#"[1, null, {"n":" ","h":true}, {"n":7,"h":true}, {"n":"a","h":"Molten"}, {"n":"b","h":1}, {"n":"c","h":null}, {"n":"d"}]"#,
     );
-    assert_eq!(found, "a=unknown b=unknown c=unknown d=unknown");
-    assert_eq!(warnings.len(), 8, "{warnings:?}");
+    assert_eq!(found, "item 3=ok 7=ok a=unknown b=unknown c=unknown d=unknown");
+    assert_eq!(warnings.len(), 7, "{warnings:?}");
+}
+
+/// Whatever names an element, its status is reported.
+#[test]
+fn every_element_keeps_its_status() {
+    let by_field = r#"{"fields":{"name":"n","healthy":"v"}}"#;
+    let long = format!("\"{}\"", "x".repeat(300));
+    for (name, expected) in [
+        ("null", "item 2"),
+        ("\"\"", "item 2"),
+        ("\"  \"", "item 2"),
+        ("[1]", "item 2"),
+        ("{}", "item 2"),
+        ("7", "7"),
+        ("7.5", "7.5"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("true", "true"),
+        (&long, long.trim_matches('"')),
+        ("\"a\\tb\"", "a\tb"),
+    ] {
+        let (found, _) = outline(by_field, &format!(r#"[{{"n":"api","v":"UP"}},{{"n":{name},"v":"DOWN"}}]"#));
+        assert_eq!(found, format!("api=ok {expected}=critical"), "{name}");
+    }
+    let (found, _) = outline(by_field, r#"[{"n":"api","v":"UP"},{"v":"DOWN"}]"#);
+    assert_eq!(found, "api=ok item 2=critical");
+    let by_key = r#"{"fields":{"name":"$key","healthy":"v"}}"#;
+    let (found, _) = outline(by_key, r#"{"api":{"v":"UP"},"":{"v":"DOWN"}}"#);
+    assert_eq!(found, "api=ok item 2=critical");
+    // A part that is left out makes the target unknown if it says that it is not ok.
+    for (part, expected) in [
+        ("\"DOWN\"", "api=ok x=unknown"),
+        ("\"degraded\"", "api=ok x=unknown"),
+        ("\"UP\"", "api=ok"),
+        ("\"1.2.3\"", "api=ok"),
+        ("false", "api=ok"),
+        ("[\"DOWN\"]", "api=ok"),
+        ("null", "api=ok"),
+    ] {
+        let (found, warnings) = outline(by_key, &format!(r#"{{"api":{{"v":"UP"}},"x":{part}}}"#));
+        assert_eq!((found.as_str(), warnings.len()), (expected, 1), "{part}");
+    }
+}
+
+#[test]
+fn of_a_key_that_is_repeated_each_value_counts() {
+    let by_key = r#"{"fields":{"name":"$key","healthy":"v"}}"#;
+    for (body, expected) in [
+        (r#"{"db":{"v":"DOWN"},"db":{"v":"UP"}}"#, "db=critical db=ok"),
+        (r#"{"db":{"v":"UP"},"db":{"v":"DOWN"}}"#, "db=ok db=critical"),
+        (r#"{"db":{"v":"DOWN","v":"UP"}}"#, "db=critical"),
+        (r#"{"db":{"v":"UP","v":"DOWN"}}"#, "db=critical"),
+        (r#"{"db":{"v":"UP","v":"WARN"}}"#, "db=warning"),
+    ] {
+        check(by_key, body, expected);
+    }
+    let (found, _) = outline(by_key, r#"{"db":{"v":"UP","v":"melted"}}"#);
+    assert_eq!(found, "db=unknown");
+    check(
+        r#"{"root":"c","fields":{"name":"$key","severity":"v"}}"#,
+        r#"{"c":{"db":{"v":"DOWN"}},"c":{"db":{"v":"UP"}}}"#,
+        "db=critical db=ok",
+    );
+}
+
+#[test]
+fn keys_with_dots_can_be_addressed_and_the_error_says_how() {
+    let body = r#"{"health.checks":{"db":{"check.status":"DOWN"}}}"#;
+    for root in [r#""\"health.checks\"""#, r#"["health.checks"]"#] {
+        for status in [r#""\"check.status\"""#, r#"["check.status"]"#] {
+            check(&format!(r#"{{"root":{root},"fields":{{"name":"$key","healthy":{status}}}}}"#), body, "db=critical");
+        }
+    }
+    let error =
+        report(r#"{"root":"health.checks","fields":{"name":"$key","healthy":"s"}}"#, body).expect_err("no root");
+    assert!(error.failure().message.contains(r#"'"health.checks"'"#), "{error:?}");
+    let root = r#"{"root":["health.checks"],"fields":{"name":"$key","healthy":"check.status"}}"#;
+    let (found, warnings) = outline(root, body);
+    assert!(found == "db=unknown" && warnings[0].contains(r#"'"check.status"'"#), "{warnings:?}");
+}
+
+#[test]
+fn arrays_below_a_key_are_its_elements() {
+    let draft = r#"{"root":"checks","fields":{"name":"$key","severity":"status"},"overall":"status"}"#;
+    let body = r#"{"status":"warn","checks":{
+        "cassandra:responseTime":[{"componentId":"n1","status":"pass"},{"componentId":"n2","status":"fail"}],
+        "uptime":[{"status":"pass"}],"cpu":[{"status":"pass"},{"status":"warn"}]}}"#;
+    check(
+        draft,
+        body,
+        "cassandra:responseTime/n1=ok cassandra:responseTime/n2=critical uptime=ok cpu=ok cpu/2=warning status=warning",
+    );
+    // A path that begins with an index means the array itself.
+    let first = r#"{"root":"checks","fields":{"name":"$key","healthy":"0.status"}}"#;
+    check(
+        first,
+        r#"{"checks":{"cache:ping":[{"status":"pass"}],"db":[{"status":"fail"}]}}"#,
+        "cache:ping=ok db=critical",
+    );
+}
+
+#[test]
+fn the_status_of_the_whole_and_several_roots_can_be_mapped() {
+    let whole = r#"{"root":"components","fields":{"name":"$key","healthy":"status"},"overall":"status"}"#;
+    check(whole, r#"{"status":"OUT_OF_SERVICE","components":{"db":{"status":"UP"}}}"#, "db=ok status=critical");
+    check(whole, r#"{"status":"UP","status":"DOWN","components":{}}"#, "status=critical");
+    let found = report(whole, r#"{"status":"DOWN","components":{"db":{"status":"DOWN"}}}"#).expect("a report");
+    assert_eq!(found.dependencies[1].runs_on, ["db"], "both say the same");
+    let (found, _) = outline(whole, r#"{"components":{"db":{"status":"UP"}}}"#);
+    assert_eq!(found, "db=ok status=unknown");
+    let several = r#"{"root":"a","fields":{"name":"$key","healthy":"up"},"more":[{"root":"b","fields":{"name":"n","severity":"level"}}]}"#;
+    check(several, r#"{"a":{"x":{"up":true}},"b":[{"n":"y","level":2}]}"#, "x=ok y=critical");
+    let error = report(several, r#"{"a":{"x":{"up":true}}}"#).expect_err("no b");
+    assert_eq!(error.failure().code, "unexpected_shape");
+}
+
+#[test]
+fn numbers_have_bounds() {
+    let battery = r#"{"fields":{"name":"n","severity":{"warning":{"field":"b","lessThan":50},"critical":{"field":"b","lessThan":20}}}}"#;
+    for (value, expected) in [
+        ("80", "ok"),
+        ("50", "ok"),
+        ("49", "warning"),
+        ("19.9", "critical"),
+        ("\"12\"", "critical"),
+        ("NaN", "unknown"),
+        ("null", "unknown"),
+        ("\"low\"", "unknown"),
+    ] {
+        let (found, _) = outline(battery, &format!(r#"[{{"n":"a","b":{value}}}]"#));
+        assert_eq!(found, format!("a={expected}"), "{value}");
+    }
+    let both = r#"{"fields":{"name":"n","healthy":{"field":"installed","equals":true},"severity":{"critical":{"field":"maintenance","equals":true}}}}"#;
+    check(
+        both,
+        r#"[{"n":"a","installed":true,"maintenance":false},{"n":"b","installed":true,"maintenance":true}]"#,
+        "a=ok b=critical",
+    );
+}
+
+#[test]
+fn a_single_word_can_be_the_body() {
+    let word = r#"{"fields":{"name":"$key","healthy":"$value"}}"#;
+    for (body, expected) in [
+        ("\"Healthy\"", "status=ok"),
+        ("\"Unhealthy\"", "status=critical"),
+        ("true", "status=ok"),
+        ("false", "status=critical"),
+    ] {
+        check(word, body, expected);
+    }
+    assert_eq!(report(word, "null").expect_err("null").failure().code, "unexpected_shape");
+    check(r#"{"fields":{"name":"$key","severity":"$value"}}"#, "2", "status=critical");
+}
+
+#[test]
+fn numbers_that_nobody_reads_do_not_fail_a_poll() {
+    let mapping = r#"{"fields":{"name":"n","healthy":"h"}}"#;
+    for odd in ["NaN", "-Infinity", "1e400", "123456789012345678901234567890"] {
+        check(mapping, &format!(r#"[{{"n":"a","h":true,"rate":{odd}}}]"#), "a=ok");
+        let (found, warnings) = outline(mapping, &format!(r#"[{{"n":"a","h":{odd}}}]"#));
+        assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1), "{odd}");
+    }
 }
 
 #[test]
@@ -192,7 +369,7 @@ fn every_field_is_read() {
     assert_eq!((a.kind.as_deref(), a.check_details.as_deref()), (Some("database"), Some(r#"{"q":1}"#)));
     assert_eq!((a.contact.as_deref(), a.error.as_deref()), (Some(r#"{"who":"me"}"#), Some("[1]")));
     assert_eq!((a.error_message.as_deref(), a.code), (Some("no"), None), "no code is invented");
-    assert_eq!(b, &Dependency::ok("b"));
+    assert_eq!(b, &Dependency { latency_ms: Some(20.0), ..Dependency::ok("b") });
 }
 
 #[test]
@@ -219,8 +396,26 @@ fn bad_mappings_are_reported() {
         (r#"{"fields":{"name":"n","healthy":"$key"}}"#, "$key"),
         (r#"{"fields":{"name":"n","healthy":{"field":"","equals":"a"}}}"#, "empty path"),
         (r#"{"fields":{"name":"n","healthy":{"field":"f","equals":""}}}"#, "equals"),
-        (r#"{"fields":{"name":"n","healthy":{"field":"f"}}}"#, "Field"),
-        (r#"{"fields":{"name":"n","healthy":"h","contact":{"field":"f","equals":"e"}}}"#, "contact"),
+        (r#"{"fields":{"name":"n","healthy":{"field":"f"}}}"#, "fields.healthy: it compares with nothing"),
+        (r#"{"fields":{"name":"n","healthy":{"field":"f","below":3}}}"#, "`below`, expected one of `field`"),
+        (
+            r#"{"fields":{"name":"n","healthy":{"field":"f","matches":"("}}}"#,
+            "fields.healthy.matches: it is not a regular",
+        ),
+        (r#"{"fields":{"name":"n","healthy":{"field":"f","oneOf":[]}}}"#, "fields.healthy.oneOf: it is empty"),
+        (r#"{"fields":{"name":"n","severity":{}}}"#, "fields.severity: it is empty"),
+        (
+            r#"{"fields":{"name":"n","severity":{"critical":{"field":"","lessThan":1}}}}"#,
+            "severity.critical.field: it is an empty",
+        ),
+        (
+            r#"{"fields":{"name":"n","healthy":"h"},"more":[{"root":"$.a","fields":{"name":"n"}}]}"#,
+            "more.0.root: it is JSONPath",
+        ),
+        (r#"{"fields":{"name":"n","healthy":"h"},"overall":"/status"}"#, "overall: it is a JSON pointer"),
+        (r#"{"fields":{"name":"n","healthy":"h"},"expected_status":["9xx"]}"#, "expected_status.0"),
+        (r#"{"root":"[\"health.checks\"]","fields":{"name":"n","healthy":"h"}}"#, r#"as '"health.checks"'"#),
+        (r#"{"fields":{"name":"n","healthy":"h","contact":{"field":"f","equals":"e"}}}"#, "a path is a text"),
     ];
     for (mapping, word) in bad {
         let problems = told(mapping);

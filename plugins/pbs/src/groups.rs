@@ -161,6 +161,9 @@ fn one(context: &mut PollContext, name: String, group: &Group, limits: Threshold
             (Status::Unknown, Some("it is not known when it was last backed up".to_owned())),
         );
     };
+    if let Some(verdict) = context.future(last, "its newest backup") {
+        return evaluated(name, "pbs-group", verdict);
+    }
     let (status, limit) = limits.evaluate((context.seconds() - last) / 3600.0);
     let why = (status != Status::Ok).then(|| format!("its newest backup is of {when}, more than {limit} hours ago"));
     evaluated(name, "pbs-group", (status, why)).with_description(format!("newest backup of {when}"))

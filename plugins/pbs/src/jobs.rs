@@ -222,6 +222,9 @@ fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option
     if let Some(why) = why {
         return (status, Some(format!("its last run{when} {why}")));
     }
+    if let Some(verdict) = ended_at.and_then(|at| context.future(at, "its last run")) {
+        return verdict;
+    }
     if bad > 0.0 {
         return (
             Status::Warning,

@@ -11,7 +11,8 @@ use crate::{backoff, groups};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use proxmox::{Error, Evaluation, Verdict, count, evaluated, list, moment, percent};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// How often snapshots are checked.
@@ -39,14 +40,21 @@ struct Snapshot {
     backup_type: Field<Text>,
     backup_id: Field<Text>,
     backup_time: Field<Number>,
+    #[serde(deserialize_with = "verification")]
     verification: Verification,
 }
 
-/// Missing if a snapshot was never verified.
+/// Missing or null if a snapshot was never verified.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Verification {
     state: Field<Text>,
+}
+
+/// Reads a verification. One that is not an object is ignored, so that the other snapshots of the list count.
+fn verification<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verification, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// Runs last, so that no other check waits for it.

@@ -84,6 +84,9 @@ fn clamav(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdi
     let Some(at) = built.and_then(|Text(text)| built_at(text)) else {
         return Ok((Status::Unknown, Some(format!("{node} does not report how old its daily signatures are"))));
     };
+    if let Some(verdict) = context.future(at, &format!("the build of the daily signatures of {node}")) {
+        return Ok(verdict);
+    }
     let (status, limit) = context.settings.filters.clamav().evaluate((context.seconds() - at) / 3600.0);
     let when = moment(at).unwrap_or_default();
     let why = format!(
@@ -99,6 +102,9 @@ fn spamassassin(context: &mut PollContext, node: &str, answer: Answer) -> Result
     for channel in answer.list::<Channel>(&mut context.diagnostics)? {
         let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
         let updated = context.diagnostics.number(&channel.last_updated, || format!("last_updated of {name}"));
+        if let Some(verdict) = updated.and_then(|at| context.future(at, &format!("the update of {name} on {node}"))) {
+            return Ok(verdict);
+        }
         let is_old = updated.is_none_or(|at| limits.evaluate((context.seconds() - at) / 3600.0).0 != Status::Ok);
         match context.diagnostics.flag(&channel.update_avail, || format!("update_avail of {name}")) {
             Some(true) if !is_old => {}

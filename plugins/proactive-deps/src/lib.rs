@@ -2,13 +2,15 @@
 //!
 //! Both forms are supported for each item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`)
 //! and flat (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the
-//! library's words. `code` is a code of the source and never a state. The worse of `healthy` and the state counts. An
-//! item without a name is skipped with a warning. An item whose state cannot be read is unknown. The body is parsed for
-//! any status of the response. A body that is not an array fails the poll.
+//! library's words. `code` is a code of the source and never a state. The worse of `healthy` and the state counts,
+//! and of a field that is repeated the worst value. An item without a name gets one from its place ("item 3"). An
+//! item whose state cannot be read is unknown. The body is parsed for any status of the response. A body that is not
+//! an array fails the poll.
 
 #![deny(unsafe_code)]
 
 use jiff::Timestamp;
+use polliwog_sdk::http::ExpectedStatus;
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use polliwog_sdk::serde_json::{self, value::RawValue};
@@ -29,19 +31,33 @@ impl Poller for ProactiveDeps {
         ..Info::SERVICE
     };
 
+    fn check(settings: &Settings) -> Vec<SettingsProblem> {
+        [ExpectedStatus::problems(&settings.expected_status), http::header_problems(&settings.headers)].concat()
+    }
+
     fn poll(_: &Endpoint, settings: Settings) -> Result<Report, CallError> {
-        http::Request::get_json("", &settings.headers).send()?.report(|response| read(response.body()))
+        let response = http::Request::get_json("", &settings.headers).send()?;
+        response.report_expecting(&settings.expected_status, |response| Ok(read(response.json()?)))
     }
 }
 
 polliwog_sdk::register!(ProactiveDeps);
 
 /// The settings of a target of kind `proactive-deps`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Headers of the request. `${secret.NAME}` is replaced by a secret of the target.
     pub headers: BTreeMap<String, String>,
+    /// The expected statuses of the answer: numbers or classes such as "2xx". With another one, the target is critical
+    /// even if every part is ok.
+    pub expected_status: Vec<ExpectedStatus>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { headers: BTreeMap::new(), expected_status: ExpectedStatus::success() }
+    }
 }
 
 /// The fields of an item that are read.
@@ -66,18 +82,42 @@ enum Field {
 }
 
 /// One item with unparsed fields. Each field is parsed separately, so that one invalid field does not affect the
-/// others. `null` is no value. If a field is repeated, its last value counts.
+/// others. `null` is no value. If a field is repeated, its last value counts, but for those of the status.
 #[derive(Default)]
-struct Item<'a>([Option<&'a RawValue>; Field::Other as usize + 1]);
+struct Item<'a> {
+    last: [Option<&'a RawValue>; Field::Other as usize + 1],
+    /// Values of `healthy` and `health` before the last ones.
+    earlier: Vec<(Field, &'a RawValue)>,
+}
 
 impl<'a> Item<'a> {
+    fn add(&mut self, field: Field, raw: &'a RawValue) {
+        let earlier = self.last[field as usize].replace(raw);
+        if matches!(field, Field::Healthy | Field::Health) {
+            self.earlier.extend(earlier.map(|earlier| (field, earlier)));
+        }
+    }
+
     fn get(&self, field: Field) -> Option<&'a RawValue> {
-        self.0[field as usize].filter(|raw| raw.get() != "null")
+        self.last[field as usize].filter(|raw| raw.get() != "null")
+    }
+
+    /// Returns the values of a field of the status, the last one first.
+    fn each(&self, field: Field) -> impl Iterator<Item = &'a RawValue> {
+        let is_field = move |(of, _): &&(Field, &'a RawValue)| *of as usize == field as usize;
+        let earlier = self.earlier.iter().filter(is_field).map(|(_, raw)| *raw);
+        self.get(field).into_iter().chain(earlier.filter(|raw| raw.get() != "null"))
     }
 }
 
-/// An element of the array, if it is an object. The body is scanned once: unparsed elements would be scanned again.
-struct Element<'a>(Option<Item<'a>>);
+/// An element of the array. The body is scanned once: unparsed elements would be scanned again.
+#[expect(clippy::large_enum_variant, reason = "nearly all elements are items")]
+enum Element<'a> {
+    Item(Item<'a>),
+    Nothing,
+    /// Another value than an object.
+    Odd,
+}
 
 impl<'de> Deserialize<'de> for Element<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -97,38 +137,38 @@ impl<'de> Visitor<'de> for AnyElement {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut item = Item::default();
         while let Some((field, raw)) = map.next_entry::<Field, &RawValue>()? {
-            item.0[field as usize] = Some(raw);
+            item.add(field, raw);
         }
-        Ok(Element(Some(item)))
+        Ok(Element::Item(item))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Element(None))
+        Ok(Element::Odd)
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Element(None))
+        Ok(Element::Nothing)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Element(None))
+        Ok(Element::Odd)
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Element(None))
+        Ok(Element::Odd)
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Element(None))
+        Ok(Element::Odd)
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Element(None))
+        Ok(Element::Odd)
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(Element(None))
+        Ok(Element::Odd)
     }
 }
 
@@ -144,46 +184,50 @@ struct Health<'a> {
     skipped: Option<&'a RawValue>,
 }
 
-fn read(body: &[u8]) -> Result<Report, CallError> {
-    let elements: Vec<Element<'_>> = json(body)?;
+fn read(elements: Vec<Element<'_>>) -> Report {
     let mut report = Report::empty();
     report.dependencies.reserve_exact(elements.len());
     for (index, element) in elements.into_iter().enumerate() {
-        let item = element.0.ok_or_else(|| "it is not a JSON object".to_owned());
-        match item.and_then(|item| dependency(&item, &mut report.warnings)) {
-            Ok(dependency) => report.dependencies.push(dependency),
-            Err(why) => report.warn(format!("item {index} is skipped: {why}")),
-        }
+        let place = format!("item {}", index + 1);
+        let dependency = match element {
+            Element::Item(item) => dependency(&place, &item, &mut report.warnings),
+            Element::Nothing => continue,
+            Element::Odd => Dependency::unknown(place, "it is not a JSON object"),
+        };
+        report.dependencies.push(dependency);
     }
-    Ok(report)
+    report
 }
 
-fn dependency(item: &Item<'_>, warnings: &mut Vec<String>) -> Result<Dependency, String> {
+fn dependency(place: &str, item: &Item<'_>, warnings: &mut Vec<String>) -> Dependency {
     let text = |field| item.get(field).and_then(text);
-    let name = text(Field::Name).ok_or("its \"name\" is missing or not a text")?;
-    if name.trim().is_empty() {
-        return Err("its \"name\" is empty".to_owned());
+    let name = item.get(Field::Name).and_then(name).unwrap_or_else(|| {
+        warnings.push(format!("{place} has no name: its \"name\" is missing, empty, a list or an object"));
+        place.to_owned()
+    });
+    let objects = item.each(Field::Health).filter_map(|raw| object(Some(raw)));
+    let all: Vec<Option<Health<'_>>> = objects.map(parse).collect();
+    let is_unreadable = all.iter().any(Option::is_none);
+    if is_unreadable {
+        warnings.push(format!("\"health\" of {name:?} cannot be read"));
     }
-    let nested = object(item.get(Field::Health));
-    let health: Health<'_> = match nested {
-        Some(health) => parse(health).ok_or_else(|| format!("\"health\" of {name:?} cannot be read"))?,
-        None => Health::default(),
-    };
-    let nested = nested.is_some();
+    let states: Vec<&RawValue> = all.iter().flatten().filter_map(|health| health.state).collect();
+    let nested = object(item.get(Field::Health)).is_some();
+    let health = all.into_iter().next().flatten().filter(|_| nested).unwrap_or_default();
     let skipped = health.skipped.and_then(parse).unwrap_or(false);
-    let status = match item.get(Field::Healthy).and_then(parse::<bool>) {
-        _ if skipped => Status::Ok,
-        Some(healthy) => status(&name, healthy, health.state, warnings),
-        None => {
-            warnings.push(format!("\"healthy\" of {name:?} is missing or neither true nor false"));
-            let stated = status(&name, true, health.state, warnings);
-            stated.worse(Status::Unknown)
+    let status = match skipped {
+        true => Status::Ok,
+        false => {
+            let stated = states.into_iter().map(|state| status(&name, state, warnings));
+            let stated = stated.reduce(Status::worse).unwrap_or(Status::Ok);
+            let unreadable = if is_unreadable { Status::Unknown } else { Status::Ok };
+            stated.worse(unreadable).worse(healthy(&name, item, warnings))
         }
     };
     let flat = || (item.get(Field::HealthCode), item.get(Field::LatencyMs));
     let (code, latency) = if nested { (health.code, health.latency) } else { flat() };
     let checked_at = item.get(Field::LastChecked).and_then(|raw| checked_at(&name, raw, warnings));
-    Ok(Dependency {
+    Dependency {
         kind: text(Field::Type).filter(|kind| !kind.trim().is_empty()),
         code: code.and_then(parse::<f64>).map(|code| code as i32),
         latency_ms: latency.and_then(parse),
@@ -195,13 +239,25 @@ fn dependency(item: &Item<'_>, warnings: &mut Vec<String>) -> Result<Dependency,
         contact: object(item.get(Field::Contact)).map(json_text),
         check_details: object(item.get(Field::CheckDetails)).map(json_text),
         ..Dependency::new(name, status).with_skipped(skipped)
-    })
+    }
 }
 
-/// Returns the worse of `healthy` and the state. An unknown state counts as unknown.
-fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Vec<String>) -> Status {
-    let plain = if healthy { Status::Ok } else { Status::Critical };
-    let Some(state) = state else { return plain };
+/// Returns the worst status of the values of `healthy`. Unknown without any, or if one is neither true nor false.
+fn healthy(name: &str, item: &Item<'_>, warnings: &mut Vec<String>) -> Status {
+    let read = |raw: &RawValue| match parse::<bool>(raw) {
+        Some(true) => Status::Ok,
+        Some(false) => Status::Critical,
+        None => Status::Unknown,
+    };
+    let status = item.each(Field::Healthy).map(read).reduce(Status::worse).unwrap_or(Status::Unknown);
+    if status == Status::Unknown {
+        warnings.push(format!("\"healthy\" of {name:?} is missing or neither true nor false"));
+    }
+    status
+}
+
+/// Returns the status of a state. One that is not known is unknown.
+fn status(name: &str, state: &RawValue, warnings: &mut Vec<String>) -> Status {
     let stated = match text(state) {
         Some(word) => match word.trim().to_ascii_lowercase().as_str() {
             "ok" | "0" => Some(Status::Ok),
@@ -216,11 +272,10 @@ fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Ve
             _ => None,
         },
     };
-    let stated = stated.unwrap_or_else(|| {
+    stated.unwrap_or_else(|| {
         warnings.push(format!("the state of {name:?} is {}, expected 0, 1, 2, OK, WARNING or CRITICAL", state.get()));
         Status::Unknown
-    });
-    plain.worse(stated)
+    })
 }
 
 fn checked_at(name: &str, raw: &RawValue, warnings: &mut Vec<String>) -> Option<i64> {
@@ -240,6 +295,13 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
 fn text(raw: &RawValue) -> Option<String> {
     let quoted = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if quoted.contains('\\') { parse(raw) } else { Some(quoted.to_owned()) }
+}
+
+/// Returns the name that a value is: a text, a number or a boolean. `None` if it is another value, or blank.
+fn name(raw: &RawValue) -> Option<String> {
+    let is_scalar = !raw.get().starts_with(['[', '{', '"']);
+    let name = if is_scalar { Some(raw.get().to_owned()) } else { text(raw) };
+    name.filter(|name| !name.trim().is_empty())
 }
 
 fn object(raw: Option<&RawValue>) -> Option<&RawValue> {
@@ -308,15 +370,35 @@ mod tests {
     }
 
     #[test]
-    fn an_item_without_a_name_is_skipped_and_one_without_a_state_is_unknown() {
+    fn every_item_keeps_its_status() {
         let found = report(
-            r#"[1, {"healthy":true}, {"name":" ","healthy":true}, {"name":"b"}, {"name":"c","healthy":"yes"},
+            r#"[1, null, {"healthy":false}, {"name":" ","healthy":true}, {"name":7,"healthy":false}, {"name":"b"},
+                {"name":"c","healthy":"yes"}, {"name":["d"],"healthy":true}, "DOWN",
+                {"name":"e","healthy":true,"health":{"state":0,"state":2}}, {"name":"f","healthy":false,"health":{"skipped":true,"skipped":true}},
                 {"name":"good","healthy":true,"lastChecked":"yesterday"}]"#,
         );
-        let outline: Vec<_> = found.dependencies.iter().map(|found| (found.name.as_str(), found.status)).collect();
-        assert_eq!(outline, [("b", Status::Unknown), ("c", Status::Unknown), ("good", Status::Ok)]);
-        assert_eq!(found.warnings.len(), 6, "{:?}", found.warnings);
-        assert!(found.warnings[3].contains("\"healthy\" of \"b\""), "{:?}", found.warnings);
+        let outline: Vec<_> =
+            (found.dependencies.iter()).map(|found| format!("{}={}", found.name, found.status.as_str())).collect();
+        assert_eq!(
+            outline.join(" "),
+            "item 1=unknown item 3=critical item 4=ok 7=critical b=unknown c=unknown item 8=ok item 9=unknown e=unknown \
+             f=critical good=ok"
+        );
+        assert_eq!(found.warnings.len(), 8, "{:?}", found.warnings);
+    }
+
+    #[test]
+    fn of_a_field_that_is_repeated_the_worst_value_counts() {
+        for (item, expected) in [
+            (r#"{"name":"a","healthy":false,"healthy":true}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"healthy":false}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"healthy":null}"#, Status::Ok),
+            (r#"{"name":"a","healthy":true,"health":{"state":2},"health":{"state":0}}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":{"state":0},"health":{"state":1}}"#, Status::Warning),
+            (r#"{"name":"a","healthy":true,"health":{"state":[]},"health":{"state":0}}"#, Status::Unknown),
+        ] {
+            assert_eq!(status_of(item), expected, "{item}");
+        }
     }
 
     #[test]
@@ -340,7 +422,9 @@ mod tests {
         };
         let report = answer(r#"[{"name":"db","healthy":false}]"#).expect("a report");
         assert_eq!(report.dependencies[0].status, Status::Critical);
-        for body in ["[]", "[1]", "<html>", "{}"] {
+        let odd = answer("[1]").expect("a report").error_unless_known.expect("an error");
+        assert_eq!(odd.failure().code, "server_error");
+        for body in ["[]", "<html>", "{}"] {
             assert_eq!(answer(body).expect_err(body).failure().code, "server_error", "{body}");
         }
     }

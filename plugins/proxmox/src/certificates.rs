@@ -1,6 +1,6 @@
 //! Certificates of a node, and when they expire. All three products list them in the same way.
 
-use crate::{Answer, Error, PluginMemory, PollContext, Remaining, evaluated, moment};
+use crate::{Answer, Error, PluginMemory, PollContext, Remaining, evaluated, moment, worse};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, SettingsProblem, Status};
 use schemars::JsonSchema;
@@ -42,6 +42,7 @@ impl CertificateLimits {
 struct Entry {
     filename: Field<Text>,
     notafter: Field<Number>,
+    notbefore: Field<Number>,
 }
 
 /// Evaluates the certificates of a node. `renew` returns the command that renews the certificate in a file.
@@ -52,13 +53,17 @@ pub fn certificates<S, M: PluginMemory>(
     answer: Answer,
 ) -> Result<Dependency, Error> {
     let entries: Vec<Entry> = answer.list(&mut context.diagnostics)?;
-    let mut ends: Vec<(f64, String)> = Vec::new();
+    let (mut ends, mut early) = (Vec::<(f64, String)>::new(), None);
     for entry in &entries {
         let file = entry.filename.get().map_or_else(|| "a certificate".to_owned(), |Text(file)| file.clone());
         let end = context.diagnostics.number(&entry.notafter, || format!("notafter of {file}"));
+        let start = context.diagnostics.number(&entry.notbefore, || format!("notbefore of {file}"));
+        early = early.or_else(|| context.future(start?, &format!("the beginning of {file}")));
         ends.extend(end.map(|end| (end, file)));
     }
-    Ok(certificate(context, naming, limits, ends))
+    let dependency = certificate(context, naming, limits, ends);
+    let (status, why) = worse((dependency.status, dependency.error_message), early.unwrap_or((Status::Ok, None)));
+    Ok(Dependency { status, error_message: why, ..dependency })
 }
 
 /// Evaluates certificates: when each expires, in seconds since 1970, and the name of its file.

@@ -36,6 +36,9 @@ pub struct PollContext<S, M> {
     due: Due,
 }
 
+/// The largest difference of two clocks that is allowed, in seconds.
+const CLOCK_DIFFERENCE: f64 = 3600.0;
+
 /// A part of a report: the name of the dependency that stands for the whole, and the names, or prefixes that end in
 /// `/`, of its other dependencies.
 pub type Part<'a> = (&'a str, &'a [&'a str]);
@@ -98,6 +101,15 @@ impl<S, M: PluginMemory> PollContext<S, M> {
     /// The time of this poll, in seconds since 1970.
     pub fn seconds(&self) -> f64 {
         self.milliseconds() as f64 / 1000.0
+    }
+
+    /// Returns a verdict if a past event, such as "its newest backup", is in the future: with a clock that is wrong,
+    /// its age would look fresh for as long as the clock is ahead.
+    pub fn future(&self, at: f64, what: &str) -> Option<Verdict> {
+        let when = crate::moment(at).filter(|_| at > self.seconds() + CLOCK_DIFFERENCE)?;
+        let why =
+            format!("{what} is of {when}, which is in the future: compare the clocks of the server and of this host");
+        Some((Status::Unknown, Some(why)))
     }
 
     /// Marks earlier dependencies of this name, or of this prefix that ends in `/`, as unknown. Call it at each poll

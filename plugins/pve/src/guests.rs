@@ -92,6 +92,13 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
     absent(context, resources, unseen, nameless);
+    let mut removed = crate::tasks::removed(view.tasks);
+    // The id may have been given to another guest.
+    removed.retain(|id| guests.iter().all(|guest| guest.id != *id));
+    for id in removed {
+        context.report.remove(format!("guest/{id}"));
+        context.report.remove(format!("backup/guest/{id}"));
+    }
     watched.sort_unstable();
     context.memory.plugin.watched = watched;
     context.memory.plugin.stopped = stopped.into_iter().collect();

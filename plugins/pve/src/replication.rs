@@ -172,6 +172,8 @@ fn evaluate(context: &mut PollContext, id: &str, job: &Job) -> (Verdict, Option<
         (Status::Critical, Some(format!("it fails: {}; {synced}", error.trim())))
     } else if failures > 0.0 {
         (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")))
+    } else if let Some(verdict) = last.and_then(|last| context.future(last, "its last success")) {
+        verdict
     } else if let Some(last) = last {
         // It is computed from the last try, and is in 1970 for a job that was never tried or is to run at once
         // (pve-manager: PVE/ReplicationState.pm, job_status).

@@ -3,6 +3,7 @@
 use polliwog_sdk::lenient::{Field, Number, Text};
 use proxmox::Ended;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// A task, as `/cluster/tasks` and `/nodes/N/tasks` list it.
 #[derive(Debug, Default, Deserialize)]
@@ -69,9 +70,35 @@ pub(crate) fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
     Some(Act::Stop { by, at })
 }
 
+/// The ids of the guests that a task removed.
+pub(crate) fn removed(tasks: &[Task]) -> BTreeSet<u64> {
+    let removals = tasks
+        .iter()
+        .filter(|task| task.is(&["qmdestroy", "vzdestroy"]) && matches!(task.ended(), Ended::Ok | Ended::Warnings(_)));
+    removals.filter_map(|task| task.id.get()?.0.parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_is_removed_by_a_task_that_succeeded() {
+        let task = |kind: &str, id: &str, status: Option<&str>| -> Task {
+            let ended = status.map(|_| 60);
+            serde_json::from_value(serde_json::json!({ "type": kind, "id": id, "status": status, "endtime": ended }))
+                .unwrap()
+        };
+        let tasks = [
+            task("qmdestroy", "100", Some("OK")),
+            task("vzdestroy", "101", Some("OK")),
+            task("qmdestroy", "102", Some("command failed")),
+            task("qmdestroy", "103", None),
+            task("qmstop", "104", Some("OK")),
+            task("qmdestroy", "", Some("OK")),
+        ];
+        assert_eq!(removed(&tasks), BTreeSet::from([100, 101]));
+    }
 
     #[test]
     fn the_newest_task_names_the_user() {

@@ -47,6 +47,7 @@ impl Notifier for Webhook {
             let message = "it belongs to a template: without one, the body is JSON";
             problems.push(SettingsProblem::at("/content_type", message));
         }
+        problems.extend(http::header_problems(&settings.headers));
         problems
     }
 
@@ -61,8 +62,10 @@ impl Notifier for Webhook {
                 request.body(text, http::BodyEncoding::Raw)
             }
         };
-        let request = settings.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
-        request.header("idempotency-key", &notification.id).send()?.accepted().map(drop)
+        let request = request.header("idempotency-key", &notification.id).configured_headers(&settings.headers);
+        let response = request.send()?;
+        let is_page = response.is_page();
+        response.confirmed("a webhook", |_, _| !is_page).map(drop)
     }
 }
 

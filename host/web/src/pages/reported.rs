@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 /// The maximum number of names that a dependency is shown to run on.
 const NAMES: usize = 5;
+/// The longest contact that is shown, in bytes.
+const CONTACT: usize = 1024;
 /// The maximum number of values that are shown of a dependency.
 const VALUES: usize = 20;
 
@@ -18,7 +20,7 @@ pub(super) fn contact(contact: &model::Json) -> String {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
     };
-    members.into_values().map(text).collect::<Vec<_>>().join(", ")
+    model::clean(&members.into_values().map(text).collect::<Vec<_>>().join(", "), CONTACT)
 }
 
 /// The dependencies that one runs on.

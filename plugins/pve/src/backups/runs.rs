@@ -200,7 +200,10 @@ fn aged(context: &PollContext, limits: Thresholds, began: f64, shown: &str) -> (
     if began == 0.0 {
         return (Status::Unknown, Some("its node does not report when it ran".to_owned()));
     }
-    if began <= 0.0 || began > context.seconds() + 24.0 * 3600.0 {
+    if let Some(verdict) = context.future(began, "the last backup") {
+        return verdict;
+    }
+    if began < 0.0 {
         return (Status::Unknown, Some(format!("the last backup is of {shown}, which is impossible")));
     }
     let (status, limit) = limits.evaluate((context.seconds() - began) / 3600.0);
