@@ -282,11 +282,11 @@ fn alerts_that_were_taken_or_refused_are_not_sent_again_after_a_kill() {
     gate.set(true);
     let passing = gate.clone();
     let receiver = Receiver::start(Arc::new(move |place, _| match place {
-        0 => Some(ok("taken")),
+        0 => Some(ok(r#"{"status":"success"}"#)),
         1 => Some(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 7\r\n\r\ninvalid".to_vec()),
         _ => {
             passing.pass();
-            Some(ok("taken"))
+            Some(ok(r#"{"status":"success"}"#))
         }
     }));
     fs::write(folder.join("key"), "an-integration-key").unwrap();

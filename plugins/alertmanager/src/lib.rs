@@ -51,7 +51,10 @@ impl Notifier for Alertmanager {
             true => request.header("authorization", format!("Basic {}", http::basic("login"))),
             false => request,
         };
-        request.send()?.accepted().map(drop)
+        request
+            .send()?
+            .confirmed("Alertmanager", |text, answer| text.is_empty() || answer["status"] == "success")
+            .map(drop)
     }
 }
 

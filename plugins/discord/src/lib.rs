@@ -32,7 +32,10 @@ impl Notifier for Discord {
     }
 
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
-        http::Request::post_json("", &body(&settings, notification)).send()?.accepted().map(drop)
+        http::Request::post_json("", &body(&settings, notification))
+            .send()?
+            .confirmed("Discord", |text, answer| text.is_empty() || answer["id"].is_string())
+            .map(drop)
     }
 }
 

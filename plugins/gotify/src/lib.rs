@@ -39,7 +39,11 @@ impl Notifier for Gotify {
     fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let path = channel.under("message");
         let request = http::Request::post_json(path, &body(&settings, notification));
-        request.header("x-gotify-key", http::secret("token")).send()?.accepted().map(drop)
+        request
+            .header("x-gotify-key", http::secret("token"))
+            .send()?
+            .confirmed("Gotify", |_, answer| answer["id"].is_number())
+            .map(drop)
     }
 }
 

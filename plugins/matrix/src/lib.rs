@@ -41,7 +41,11 @@ impl Notifier for Matrix {
         let path = channel.under(&format!("_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
         let request = http::Request::new("PUT", path);
         let request = request.header("content-type", "application/json").body(body, http::BodyEncoding::Json);
-        request.header("authorization", format!("Bearer {}", http::secret("token"))).send()?.accepted().map(drop)
+        request
+            .header("authorization", format!("Bearer {}", http::secret("token")))
+            .send()?
+            .confirmed("a Matrix server", |_, answer| answer["event_id"].is_string())
+            .map(drop)
     }
 }
 

@@ -46,7 +46,7 @@ impl Notifier for Ntfy {
             true => request.header("authorization", format!("Bearer {}", http::secret("token"))),
             false => request,
         };
-        request.send()?.accepted().map(drop)
+        request.send()?.confirmed("ntfy", |_, answer| answer["id"].is_string()).map(drop)
     }
 }
 

@@ -46,13 +46,20 @@ impl Notifier for PagerDuty {
 
 fn send(path: &str, alert: &Alert) -> Result<(), CallError> {
     // A repetition of one that was taken already has no effect: its key is the same.
-    http::Request::post_json(path, &body(alert)).send()?.accepted()?;
+    taken(http::Request::post_json(path, &body(alert)).send()?)?;
     if alert.event() == Event::Test {
         // The incident of a test does not stay open.
         let over = Alert { event: Event::Resolved.as_str().to_owned(), ..alert.clone() };
-        http::Request::post_json(path, &body(&over)).send()?.accepted()?;
+        taken(http::Request::post_json(path, &body(&over)).send()?)?;
     }
     Ok(())
+}
+
+/// Fails if an event was not taken. A wrong routing key can be corrected; other events that are refused cannot.
+fn taken(response: http::Response) -> Result<(), CallError> {
+    let is_key = response.status() == 400 && response.text().to_lowercase().replace('_', " ").contains("routing key");
+    let result = response.confirmed("PagerDuty", |_, answer| answer["status"] == "success").map(drop);
+    if is_key { result.map_err(CallError::into_misconfigured) } else { result }
 }
 
 polliwog_sdk::register_notifier!(PagerDuty);

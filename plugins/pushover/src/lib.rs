@@ -47,11 +47,20 @@ impl Notifier for Pushover {
     fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let body = body(&settings, notification);
         let path = channel.under("1/messages.json");
-        http::Request::post_json(path, &body).send()?.accepted().map(drop)
+        taken(http::Request::post_json(path, &body).send()?)
     }
 }
 
 polliwog_sdk::register_notifier!(Pushover);
+
+/// Fails if the message was not taken: `status` is 1 if it was. A wrong token or user can be corrected.
+fn taken(response: http::Response) -> Result<(), CallError> {
+    let answer: Value = serde_json::from_str(&response.text()).unwrap_or_default();
+    let is_invalid = |key: &str| answer[key] == "invalid";
+    let is_key = is_invalid("token") || is_invalid("user") || is_invalid("device");
+    let result = response.confirmed("Pushover", |_, answer| answer["status"] == 1).map(drop);
+    if is_key { result.map_err(CallError::into_misconfigured) } else { result }
+}
 
 /// The longest message and title of the API, in bytes to be safe; it counts characters.
 const LONGEST: usize = 1024;

@@ -33,26 +33,60 @@ impl Notifier for Slack {
     }
 
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
-        let response = http::Request::post_json("", &body(&settings, notification)).send()?.accepted()?;
-        refused(&response.text())
+        let response = http::Request::post_json("", &body(&settings, notification)).send()?;
+        refused(&response.text())?;
+        let is_taken = |text: &str, answer: &Value| {
+            let says = |key: &str, word: Value| answer[key] == word;
+            text.eq_ignore_ascii_case("ok")
+                || says("ok", true.into())
+                || says("success", true.into())
+                || says("result", "success".into())
+        };
+        response.confirmed("Slack, Mattermost or Rocket.Chat", is_taken).map(drop)
     }
 }
 
 polliwog_sdk::register_notifier!(Slack);
 
-/// Fails if an answer with a good status says that the message was not taken: `{"ok": false, "error": …}` of Slack,
-/// `{"success": false, …}` of Rocket.Chat.
+/// Reasons for a refusal that an operator can correct: the webhook, its channel or its rights.
+const OF_OPERATORS: [&str; 20] = [
+    "account_inactive",
+    "action_prohibited",
+    "channel_is_archived",
+    "channel_not_found",
+    "invalid_auth",
+    "invalid_token",
+    "is_archived",
+    "missing_scope",
+    "no_active_hooks",
+    "no_permission",
+    "no_service",
+    "no_service_id",
+    "no_team",
+    "not_allowed_token_type",
+    "not_authed",
+    "not_in_channel",
+    "posting_to_general_channel_denied",
+    "team_disabled",
+    "token_revoked",
+    "user_not_found",
+];
+
+/// Fails if an answer, whatever its status is, says that the message was not taken: a word alone or `{"ok": false,
+/// "error": …}` of Slack, `{"success": false, …}` of Rocket.Chat.
 fn refused(answer: &str) -> Result<(), CallError> {
-    let Ok(answer) = serde_json::from_str::<Value>(answer) else { return Ok(()) };
-    if answer["ok"] != json!(false) && answer["success"] != json!(false) {
-        return Ok(());
-    }
-    let why = answer["error"].as_str().unwrap_or("no reason");
+    let json = serde_json::from_str::<Value>(answer).unwrap_or_default();
+    let why = match answer.trim() {
+        word if OF_OPERATORS.contains(&word) => word,
+        _ if json["ok"] != json!(false) && json["success"] != json!(false) => return Ok(()),
+        _ => json["error"].as_str().unwrap_or("no reason"),
+    };
     let message = format!("the server answered that it did not take the message: {why}");
     Err(match why {
         "ratelimited" | "rate_limited" | "internal_error" | "fatal_error" | "service_unavailable" => {
             CallError::transient("refused", message)
         }
+        why if OF_OPERATORS.contains(&why) => CallError::misconfigured("refused", message),
         _ => CallError::permanent("refused", message),
     })
 }
@@ -111,7 +145,9 @@ mod tests {
     fn an_error_in_a_good_answer_is_a_failure() {
         assert!(refused("ok").is_ok() && refused(r#"{"ok":true}"#).is_ok() && refused("").is_ok());
         let error = refused(r#"{"ok":false,"error":"channel_not_found"}"#).unwrap_err();
-        assert!(matches!(&error, CallError::Permanent(failure) if failure.message.contains("channel_not_found")));
+        assert!(matches!(&error, CallError::Misconfigured(failure) if failure.message.contains("channel_not_found")));
+        assert!(matches!(refused("channel_is_archived\n"), Err(CallError::Misconfigured(_))));
+        assert!(refused("invalid_payload").is_ok(), "its status says it");
         assert!(matches!(refused(r#"{"ok":false,"error":"ratelimited"}"#), Err(CallError::Transient(_))));
         assert!(matches!(refused(r#"{"success":false}"#), Err(CallError::Permanent(_))));
     }

@@ -31,11 +31,46 @@ impl Notifier for Teams {
     }
 
     fn send(_: &Endpoint, _: Settings, notification: &Notification) -> Result<(), CallError> {
-        http::Request::post_json("", &body(notification)).send()?.accepted().map(drop)
+        taken(http::Request::post_json("", &body(notification)).send()?)
     }
 }
 
 polliwog_sdk::register_notifier!(Teams);
+
+/// Codes of a refusal with status 400 that an operator can correct: the workflow is off or gone, or its URL is wrong.
+const OF_OPERATORS: [&str; 6] = [
+    "triggerisnotenabled",
+    "triggernotenabled",
+    "workflownotfound",
+    "directapiauthorization",
+    "invalidsignature",
+    "sharedaccess",
+];
+
+/// Fails if the card was not taken. A workflow answers 202, a connector 200 and "1". Both may answer 200 with a
+/// sentence about a failure instead, which contains the status of the service behind it.
+fn taken(response: http::Response) -> Result<(), CallError> {
+    let text = response.text().to_lowercase();
+    if let Some(failure) = behind(&text) {
+        return Err(failure);
+    }
+    let is_of_operator = response.status() == 400 && OF_OPERATORS.iter().any(|code| text.contains(code));
+    let is_card = response.status() == 202 && !response.is_page();
+    let result = response.confirmed("Microsoft Teams", |text, _| is_card || text.is_empty() || text == "1").map(drop);
+    if is_of_operator { result.map_err(CallError::into_misconfigured) } else { result }
+}
+
+/// Returns the failure that an answer describes in a sentence ("… delivery failed with error: … HTTP error 429 …").
+fn behind(text: &str) -> Option<CallError> {
+    let (_, rest) = text.split_once("http error ").filter(|_| text.contains("delivery failed"))?;
+    let status = rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse::<u16>().ok());
+    let message = format!("Microsoft Teams did not take the card: HTTP error {}", status.unwrap_or_default());
+    Some(match status {
+        Some(401 | 403 | 404 | 410) => CallError::misconfigured("refused", message),
+        Some(400 | 413) => CallError::permanent("refused", message),
+        _ => CallError::transient("refused", message),
+    })
+}
 
 /// The length of a card's text in bytes; a message has at most 28 KB.
 const LONGEST: usize = 8000;

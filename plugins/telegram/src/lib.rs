@@ -44,7 +44,7 @@ impl Notifier for Telegram {
         let path = channel.under(&format!("bot{}/sendMessage", http::secret("token")));
         let response = http::Request::post_json(path, &body).send()?;
         answered(&response.text())?;
-        response.accepted().map(drop)
+        response.confirmed("Telegram", |_, answer| answer["ok"] == true).map(drop)
     }
 }
 
@@ -65,7 +65,25 @@ struct Answer {
 #[derive(Default, Deserialize)]
 struct Parameters {
     retry_after: Option<u32>,
+    migrate_to_chat_id: Option<i64>,
 }
+
+/// Descriptions of a refusal with status 400 that an operator can correct: the chat, its topic or the rights of the
+/// bot.
+const OF_OPERATORS: [&str; 12] = [
+    "chat not found",
+    "chat_id is empty",
+    "upgraded to a supergroup",
+    "bot was kicked",
+    "bot is not a member",
+    "not enough rights",
+    "have no rights",
+    "administrator rights",
+    "user not found",
+    "thread not found",
+    "group is deactivated",
+    "peer_id_invalid",
+];
 
 /// Fails if the API says that it did not take the message.
 fn answered(text: &str) -> Result<(), CallError> {
@@ -73,8 +91,8 @@ fn answered(text: &str) -> Result<(), CallError> {
     if answer.ok {
         return Ok(());
     }
-    let message = format!("Telegram did not take the message: {} ({})", answer.description, answer.error_code);
-    // The host tries these again: an operator can correct the token or the chat.
+    let moved = answer.parameters.migrate_to_chat_id.map(|chat| format!(": set chat to {chat}")).unwrap_or_default();
+    let message = format!("Telegram did not take the message: {} ({}){moved}", answer.description, answer.error_code);
     let code = match answer.error_code {
         401 => "unauthorized",
         403 => "forbidden",
@@ -83,10 +101,14 @@ fn answered(text: &str) -> Result<(), CallError> {
     };
     let retry_after_ms = answer.parameters.retry_after.map(|seconds| seconds.saturating_mul(1000));
     let failure = Failure { retry_after_ms, ..Failure::new(code, message) };
-    match answer.error_code {
-        429 | 500.. => Err(CallError::Transient(failure)),
-        _ => Err(CallError::Permanent(failure)),
-    }
+    let description = answer.description.to_lowercase();
+    let is_known = OF_OPERATORS.iter().any(|known| description.contains(known));
+    Err(match answer.error_code {
+        429 | 500.. => CallError::Transient(failure),
+        401 | 403 | 404 => CallError::Misconfigured(failure),
+        _ if is_known || !moved.is_empty() => CallError::Misconfigured(failure),
+        _ => CallError::Permanent(failure),
+    })
 }
 
 /// The length of the text in bytes. Telegram permits 4096 characters after its markup is read.
@@ -142,6 +164,20 @@ mod tests {
         let error = answered(late).unwrap_err();
         assert!(matches!(&error, CallError::Transient(failure) if failure.retry_after_ms == Some(7000)), "{error:?}");
         let gone = r#"{"ok":false,"error_code":403,"description":"Forbidden: bot was blocked by the user"}"#;
-        assert!(matches!(answered(gone), Err(CallError::Permanent(failure)) if failure.message.contains("blocked")));
+        assert!(
+            matches!(answered(gone), Err(CallError::Misconfigured(failure)) if failure.message.contains("blocked"))
+        );
+        let refused = |description: &str, more: &str| {
+            answered(&format!(r#"{{"ok":false,"error_code":400,"description":"Bad Request: {description}"{more}}}"#))
+                .unwrap_err()
+        };
+        let moved =
+            refused("group chat was upgraded to a supergroup chat", r#","parameters":{"migrate_to_chat_id":-1007}"#);
+        assert!(
+            matches!(&moved, CallError::Misconfigured(failure) if failure.message.ends_with("set chat to -1007")),
+            "{moved:?}"
+        );
+        assert!(matches!(refused("chat not found", ""), CallError::Misconfigured(_)));
+        assert!(matches!(refused("can't parse entities", ""), CallError::Permanent(_)));
     }
 }
