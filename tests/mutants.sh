@@ -61,7 +61,7 @@ mutants=(
 notify_mutants=(
     "one good report ends an alert|notifier/observe.rs|alert.streak + 1 >= recover|true"
     "one bad report confirms an alert|notifier/observe.rs|alert.streak >= confirm|alert.streak >= 1"
-    "a changed message is not noticed|alert.rs|(*status, title.as_str(), message.as_deref()) == (finding.status, title_now, message_now)|*status == finding.status"
+    "a changed message is not noticed|alert.rs|(*status, title.as_str(), message.as_deref()) == (found, finding.shown_title(), finding.message)|*status == found"
     "a change of what it runs on is not noticed|notifier/observe.rs| && reading.runs_on(name).is_empty()|"
     "a bad report does not end a recovery|alert.rs|*state == AlertState::Firing && self.streak == 0|*state == AlertState::Firing"
     "a suppressed alert is notified|notifier/evaluate.rs|is_blind \|\| record.suppressed_by.is_some() \|\||is_blind \|\|"
@@ -85,7 +85,12 @@ notify_mutants=(
     "a repeated report confirms nothing|notifier/evaluate.rs|            target.is_settled = false;|"
     "a report is skipped before its alerts are confirmed|notifier/observe.rs|held.is_settled = is_settled && !is_open;|held.is_settled = !is_open;"
     "a skipped report does not count as confirmation|notifier/observe.rs|(held.is_settled, held.repeated) = (true, Some(now.moment))|held.is_settled = true"
-    "an alert is notified before a report confirms it again|notifier/evaluate.rs| \|\| alert.awaits.is_some()|"
+    "an alert is notified before a report confirms it again|notifier/evaluate.rs|alert.awaits.or(alert.waits_until).is_some()|alert.waits_until.is_some()"
+    "a child does not wait for its parent|notifier/evaluate.rs|alert.awaits.or(alert.waits_until).is_some()|alert.awaits.is_some()"
+    "a recovery waits for the interval of its group|notifier/evaluate.rs|alert.recent_changes(now.moment) <= 2|false"
+    "a dependency that vanishes ends its alert|notifier/observe.rs|=> self.miss(&subject, since, now),|=> self.end(&subject, Resolution::Missing, now),"
+    "what is unknown alerts at once|notifier/observe.rs|now.moment_of(alert.record.since).after(long)|now.moment"
+    "the start needs no more reports|notifier/observe.rs|u32::from(subject.target().is_some() && self.is_starting(now))|0"
 )
 
 fresh() {

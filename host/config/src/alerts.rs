@@ -7,12 +7,20 @@ use model::{TargetId, Timestamp};
 use notify::{InvalidMatcher, Matcher, Matchers, Silence, SilenceTime, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// The maximum number of reports that confirm or end an alert.
 const MOST_REPORTS: u64 = 100;
 /// The maximum number of silences in the file.
 const SILENCES: usize = 1_000;
 const NO_CONDITIONS: &str = "a silence without conditions would silence everything: name the alerts that it matches";
+/// How long something is unknown or missing before that alerts, unless the file says otherwise.
+const VAGUE_AFTER: Duration = Duration::from_secs(15 * 60);
+/// The range of that.
+const LASTING: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
+/// The longest wait of a message for what may explain it.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// The maximum number of targets that one target needs.
 const NEEDS: usize = 100;
 
@@ -25,6 +33,14 @@ pub struct AlertsConfig {
     pub recover: u32,
     /// Whether dependencies with a warning alert, too.
     pub warnings: bool,
+    /// How long a dependency is unknown, or a report empty, before that alerts; `None` if it never does.
+    pub unknown_after: Option<Duration>,
+    /// How long a dependency is missing before that alerts; `None` if it never does.
+    pub missing_after: Option<Duration>,
+    /// How long an alert waits for the alert of a target that its own target needs.
+    pub parent_wait: Duration,
+    /// How long after the start of the host a failure needs one more report, and all alerts of a route are one message.
+    pub startup_grace: Duration,
     /// The channel that is notified if another one does not deliver.
     pub fallback: Option<String>,
     /// The address of this host for links, without a slash at its end.
@@ -33,7 +49,17 @@ pub struct AlertsConfig {
 
 impl Default for AlertsConfig {
     fn default() -> Self {
-        Self { confirm: 2, recover: 2, warnings: false, fallback: None, address: None }
+        Self {
+            confirm: 2,
+            recover: 2,
+            warnings: false,
+            unknown_after: Some(VAGUE_AFTER),
+            missing_after: Some(VAGUE_AFTER),
+            parent_wait: Duration::from_secs(30),
+            startup_grace: Duration::from_secs(120),
+            fallback: None,
+            address: None,
+        }
     }
 }
 
@@ -46,13 +72,17 @@ pub struct TargetAlerts {
     pub recover: Option<u32>,
     /// Whether dependencies with a warning alert, too.
     pub warnings: Option<bool>,
+    /// How long a dependency is unknown, or a report empty, before that alerts; `Some(None)` if it never does.
+    pub unknown_after: Option<Option<Duration>>,
+    /// How long a dependency is missing before that alerts; `Some(None)` if it never does.
+    pub missing_after: Option<Option<Duration>>,
     /// The targets, or single dependencies of them, that the target needs.
     pub depends_on: Vec<(TargetId, Option<String>)>,
 }
 
 pub(crate) fn alerts(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -> AlertsConfig {
     let section = Section::top(notes, document, "alerts");
-    let TargetAlerts { confirm, recover, warnings, .. } = rules(&section);
+    let TargetAlerts { confirm, recover, warnings, unknown_after, missing_after, .. } = rules(&section);
     let fallback = section.get("fallback", |value| {
         let name = text(value)?;
         match channels.contains(&name.as_str()) {
@@ -64,12 +94,18 @@ pub(crate) fn alerts(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -
         let (url, _) = Origin::parse(&text(value)?).map_err(|error| error.to_string())?;
         Ok(url.as_str().trim_end_matches('/').to_owned())
     });
+    let (parent_wait, startup_grace) =
+        (section.duration_up_to("parent_wait", LONGEST_WAIT), section.duration_up_to("startup_grace", LONGEST_WAIT));
     section.finish();
     let defaults = AlertsConfig::default();
     AlertsConfig {
         confirm: confirm.unwrap_or(defaults.confirm),
         recover: recover.unwrap_or(defaults.recover),
         warnings: warnings.unwrap_or(defaults.warnings),
+        unknown_after: unknown_after.unwrap_or(defaults.unknown_after),
+        missing_after: missing_after.unwrap_or(defaults.missing_after),
+        parent_wait: parent_wait.unwrap_or(defaults.parent_wait),
+        startup_grace: startup_grace.unwrap_or(defaults.startup_grace),
         fallback,
         address,
     }
@@ -90,7 +126,10 @@ pub(crate) fn report_count(section: &Section<'_>, key: &'static str) -> Option<u
 
 fn rules(section: &Section<'_>) -> TargetAlerts {
     let (confirm, recover) = (report_count(section, "confirm"), report_count(section, "recover"));
-    TargetAlerts { confirm, recover, warnings: section.boolean("warnings"), depends_on: Vec::new() }
+    let (unknown_after, missing_after) =
+        (section.duration_or_never("unknown_after", LASTING), section.duration_or_never("missing_after", LASTING));
+    let warnings = section.boolean("warnings");
+    TargetAlerts { confirm, recover, warnings, unknown_after, missing_after, depends_on: Vec::new() }
 }
 
 fn needs(value: &Value) -> Result<Vec<(TargetId, Option<String>)>, String> {
@@ -244,7 +283,9 @@ mod tests {
     fn alerts_and_silences_are_read() {
         let silence = "[[silence]]\nmatch = { kind = \"pve\", \"label.site\" = \"=~zur.*\" }\nevery = \"Sunday 02:00-04:00\"\n\
                        time_zone = \"Europe/Zurich\"\ncomment = \"updates\"\n";
-        let config = read(&format!("[alerts]\nconfirm = 3\nwarnings = true\n{silence}")).unwrap();
+        let config =
+            read(&format!("[alerts]\nconfirm = 3\nwarnings = true\nmissing_after = \"never\"\n{silence}")).unwrap();
+        assert_eq!((config.alerts.unknown_after, config.alerts.missing_after), (Some(super::VAGUE_AFTER), None));
         assert_eq!((config.alerts.confirm, config.alerts.recover, config.alerts.warnings), (3, 2, true));
         let silence = &config.silences[0];
         assert_eq!((&*silence.id, &*silence.comment, silence.matchers.0.len()), ("file-1", "updates", 2));
@@ -262,6 +303,12 @@ mod tests {
         for (text, expected) in [
             ("[alerts]\nconfirm = 0".to_owned(), "p.toml:2: confirm: 0 is not a number of reports: use 1 to 100"),
             ("[alerts]\nconfrim = 2".to_owned(), "did you mean \"confirm\""),
+            (
+                "[alerts]\nunknown_after = \"40d\"".to_owned(),
+                "unknown_after: this is out of range: use 0s to 30 days, or \"never\"",
+            ),
+            ("[alerts]\nunknown_after = \"soon\"".to_owned(), "is not a duration"),
+            ("[alerts]\nparent_wait = \"2h\"".to_owned(), "parent_wait: this is out of range: use at most 1h"),
             ("silence = 3".to_owned(), "p.toml:1: a silence is written as [[silence]]"),
             (silence(rest), "p.toml:1: a silence has match"),
             (silence(&format!("match = {{}}\n{rest}")), "a silence without conditions would silence everything"),

@@ -180,16 +180,7 @@ fn route(notes: &Notes<'_>, (number, line): (usize, usize), entries: &[Entry], k
         })
     };
     let (wait, interval) = (within("group_wait", Duration::ZERO), within("group_interval", Duration::ZERO));
-    let repeat = section.get("repeat_interval", |value| match value {
-        Value::Text(word) if word == "never" => Ok(None),
-        Value::Integer(0) => Ok(None),
-        value => match parse_duration(&text(value)?)? {
-            found if found < SHORTEST_REPEAT || found > LONGEST => {
-                Err("this is out of range: use 1m to 30 days, or \"never\"".to_owned())
-            }
-            found => Ok(Some(found)),
-        },
-    });
+    let repeat = section.duration_or_never("repeat_interval", SHORTEST_REPEAT..=LONGEST);
     let (confirm, recover) = (report_count(&section, "confirm"), report_count(&section, "recover"));
     let is_continued = section.boolean("continue").unwrap_or(false);
     section.finish();

@@ -1,10 +1,11 @@
 //! Reads keys and notes every problem with its place: unknown keys and invalid values.
 
 use crate::Problem;
-use crate::value::{Entry, Node, Value, parse_duration};
+use crate::value::{Entry, Node, Value, parse_duration, show_duration};
 use model::SettingSource;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The minimum similarity of a suggested name.
@@ -143,6 +144,33 @@ impl<'a> Section<'a> {
 
     pub(crate) fn duration(&self, key: &'static str) -> Option<Duration> {
         self.get(key, |value| parse_duration(&time(value)?))
+    }
+
+    /// Reads a duration of at most `longest`.
+    pub(crate) fn duration_up_to(&self, key: &'static str, longest: Duration) -> Option<Duration> {
+        self.get(key, |value| match parse_duration(&text(value)?)? {
+            found if found > longest => Err(format!("this is out of range: use at most {}", show_duration(longest))),
+            found => Ok(found),
+        })
+    }
+
+    /// Reads a duration within a range, or "never", which is `None` like the number 0.
+    pub(crate) fn duration_or_never(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Option<Duration>> {
+        self.get(key, |value| match value {
+            Value::Text(word) if word == "never" => Ok(None),
+            Value::Integer(0) => Ok(None),
+            value => match parse_duration(&text(value)?)? {
+                found if range.contains(&found) => Ok(Some(found)),
+                _ => {
+                    let (least, days) = (show_duration(*range.start()), range.end().as_secs() / 86_400);
+                    Err(format!("this is out of range: use {least} to {days} days, or \"never\""))
+                }
+            },
+        })
     }
 
     pub(crate) fn count(&self, key: &'static str) -> Option<u64> {

@@ -156,6 +156,30 @@ fn alerts() -> Section {
         key("confirm", "number, 1 to 100", 2, "Reports in a row that confirm an alert."),
         key("recover", "number, 1 to 100", 2, "Reports in a row that end an alert."),
         key("warnings", "true or false", false, "Whether dependencies with a warning alert, too."),
+        key(
+            "unknown_after",
+            "duration or `never`",
+            "15m",
+            "How long a dependency is unknown, or a report has none, before that alerts.",
+        ),
+        key(
+            "missing_after",
+            "duration or `never`",
+            "15m",
+            "How long a dependency is no longer reported before that alerts. An alert that fires stays anyway.",
+        ),
+        key(
+            "parent_wait",
+            "duration",
+            "30s",
+            "How long an alert of a target with `depends_on` waits for an alert that explains it.",
+        ),
+        key(
+            "startup_grace",
+            "duration",
+            "2m",
+            "How long after the start of the host a failure needs one more report, and all alerts of a route are one message.",
+        ),
         key("fallback", "name of a channel", "", "The channel that is notified if another one does not deliver."),
         key("address", "URL", "", "The address of this host, for links in notifications."),
     ];
@@ -307,6 +331,8 @@ fn target() -> Section {
         key("confirm", "number", "that of `[alerts]`", "Reports in a row that confirm an alert."),
         key("recover", "number", "that of `[alerts]`", "Reports in a row that end an alert."),
         key("warnings", "true or false", "that of `[alerts]`", "Whether dependencies with a warning alert, too."),
+        key("unknown_after", "duration or `never`", "that of `[alerts]`", "How long before what is unknown alerts."),
+        key("missing_after", "duration or `never`", "that of `[alerts]`", "How long before what is missing alerts."),
         key(
             "depends_on",
             "list of `target` or `target/dependency`",

@@ -3,8 +3,8 @@
 use crate::prepare::Targets;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
-use config::Config;
-use model::{AlertRecord, Class, Delivery, DependencyRecord, Status, TargetId};
+use config::{AlertsConfig, Config};
+use model::{AlertRecord, Class, Delivery, DependencyRecord, Kind, Status, TargetId, no_dependency};
 use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, Settings, Silence, TargetSpec};
 use sandbox::Role;
 use std::cell::OnceCell;
@@ -14,6 +14,9 @@ use store::{KnownState, ReadError, Store};
 
 /// Up to about this many dependencies are compared faster than a map of their names is made.
 const FEW: usize = 32;
+/// Kinds of which one dependency says whether the target works, whatever the others say: a certificate is valid
+/// although its server does not answer.
+const MAIN: [(&str, &str); 1] = [("http", "response")];
 /// The name of the route to the fallback channel. No route of the configuration can have it.
 const FALLBACK: &str = "(fallback)";
 
@@ -26,8 +29,8 @@ pub struct AlertRules {
     pub(crate) channels: Targets,
     /// The silences.
     pub(crate) silences: Vec<Silence>,
-    /// Whether dependencies with a warning alert, unless their target says otherwise.
-    warnings: bool,
+    /// The rules for the alerts of targets that do not say otherwise.
+    defaults: AlertsConfig,
 }
 
 impl AlertRules {
@@ -44,10 +47,12 @@ impl AlertRules {
             channels: BTreeMap::new(),
             confirm: config.alerts.confirm,
             recover: config.alerts.recover,
+            parent_wait: config.alerts.parent_wait,
+            startup_grace: config.alerts.startup_grace,
             installation: device.unwrap_or_else(|| "polliwog".to_owned()),
             address: config.alerts.address.clone(),
         };
-        Self { settings, channels, silences: config.silences.clone(), warnings: config.alerts.warnings }
+        Self { settings, channels, silences: config.silences.clone(), defaults: config.alerts.clone() }
     }
 
     /// Returns the settings of the notifier. Plugins decide the properties of channels.
@@ -72,7 +77,9 @@ impl AlertRules {
             recover: config.alerts.recover,
             depends_on: config.alerts.depends_on.clone(),
             is_enabled: config.enabled,
-            alerts_on_warnings: config.alerts.warnings.unwrap_or(self.warnings),
+            alerts_on_warnings: config.alerts.warnings.unwrap_or(self.defaults.warnings),
+            unknown_after: config.alerts.unknown_after.unwrap_or(self.defaults.unknown_after),
+            missing_after: config.alerts.missing_after.unwrap_or(self.defaults.missing_after),
         }
     }
 }
@@ -123,13 +130,15 @@ pub(crate) fn share_traits(alerts: &mut [Arc<AlertRecord>], specs: &[TargetSpec]
 /// A known state as the notifier reads it.
 pub(crate) struct KnownReading<'a> {
     known: &'a KnownState,
+    kind: &'a Kind,
     /// The places of the dependencies, if there are many. Most reports have nothing unhealthy, and need no such map.
     places: OnceCell<HashMap<&'a str, usize>>,
 }
 
 impl<'a> KnownReading<'a> {
-    pub(crate) fn new(known: &'a KnownState) -> Self {
-        Self { known, places: OnceCell::new() }
+    /// `kind` is that of the target.
+    pub(crate) fn new(known: &'a KnownState, kind: &'a Kind) -> Self {
+        Self { known, kind, places: OnceCell::new() }
     }
 
     fn get(&self, name: &str) -> Option<&'a DependencyRecord> {
@@ -152,8 +161,10 @@ impl<'a> KnownReading<'a> {
 }
 
 fn health(record: &DependencyRecord) -> Health {
+    if let Some(since) = record.missing_since {
+        return Health::Missing(since);
+    }
     match record.reported.status {
-        _ if record.missing_since.is_some() => Health::Missing,
         _ if record.reported.skipped => Health::Healthy,
         Status::Ok => Health::Healthy,
         Status::Unknown => Health::Unknown,
@@ -163,17 +174,22 @@ fn health(record: &DependencyRecord) -> Health {
 
 impl Reading for KnownReading<'_> {
     fn findings(&self) -> Vec<Finding<'_>> {
-        let findings = self.present().filter_map(|record| match health(record) {
-            Health::Unhealthy(status) => Some(Finding {
+        let records = self.known.dependencies.iter().map(|dependency| &*dependency.record);
+        let findings = records.filter_map(|record| match health(record) {
+            Health::Healthy | Health::Gone => None,
+            health => Some(Finding {
                 dependency: &record.reported.name,
-                status,
+                health,
                 title: record.reported.title.as_deref(),
                 message: record.reported.error_message.as_deref(),
                 link: record.reported.link.as_deref(),
             }),
-            Health::Healthy | Health::Unknown | Health::Missing | Health::Gone => None,
         });
         findings.collect()
+    }
+
+    fn empty(&self) -> Option<String> {
+        self.present().next().is_none().then(|| no_dependency(&self.known.warnings))
     }
 
     fn health(&self, dependency: &str) -> Health {
@@ -187,6 +203,9 @@ impl Reading for KnownReading<'_> {
 
     fn is_down(&self) -> bool {
         let is_critical = |record: &DependencyRecord| health(record) == Health::Unhealthy(Status::Critical);
+        if let Some((_, main)) = MAIN.iter().find(|(kind, _)| *kind == self.kind.as_str()) {
+            return self.get(main).is_some_and(is_critical);
+        }
         self.present().next().is_some() && self.present().all(is_critical)
     }
 }

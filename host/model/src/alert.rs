@@ -159,7 +159,7 @@ impl AlertState {
 pub enum Resolution {
     /// The subject is healthy again.
     Recovered,
-    /// The dependency is no longer reported.
+    /// The dependency is no longer reported, and an operator dismissed it.
     Missing,
     /// The dependency was removed from its source on purpose.
     Gone,
@@ -268,7 +268,7 @@ pub struct AlertRecord {
     pub subject: Subject,
     /// The state.
     pub state: AlertState,
-    /// `Critical`, or `Warning` where an operator asked for alerts about warnings.
+    /// `Critical`; `Warning` where an operator asked for alerts about warnings, or a dependency is missing; `Unknown`.
     pub status: Status,
     /// The time of the first observation of this episode.
     pub since: Timestamp,

@@ -122,6 +122,12 @@ pub struct Observed {
     pub samples: Arc<Vec<Sample>>,
 }
 
+/// The reason why a target whose report has no dependency is not ok. `warnings` are those of the report.
+pub fn no_dependency(warnings: &[String]) -> String {
+    let why = warnings.first().map_or_else(String::new, |warning| format!(": {warning}"));
+    format!("its report has no dependency{why}")
+}
+
 /// The state of one target for API, metrics and user interface: committed results and schedule, and the current place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetState {

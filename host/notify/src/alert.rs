@@ -1,9 +1,9 @@
 //! One alert: its record, and what decides its next step.
 
 use crate::groups::GroupKey;
-use crate::input::{Finding, Now};
+use crate::input::{Action, Finding, Health, Now};
 use crate::matcher::Attributes;
-use model::{AlertEvent, AlertRecord, AlertState, LastNotified, Moment, Resolution, Status, Subject};
+use model::{AlertEvent, AlertRecord, AlertState, LastNotified, Moment, Resolution, Status, Subject, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,13 @@ pub(crate) struct Alert {
     pub record: Arc<AlertRecord>,
     /// Reports in a row that contradict the state.
     pub streak: u32,
+    /// When a pending alert is confirmed because it has lasted.
+    pub lasts_until: Option<Moment>,
     /// The alert is not notified before another report, or this moment: what held it back is over, and the last report
     /// is older than that.
     pub awaits: Option<Moment>,
+    /// Until when the alert waits for another one that explains it.
+    pub waits_until: Option<Moment>,
     /// When the subject was last observed to be wrong; `None` if not since the start of the process.
     pub seen: Option<Moment>,
     /// The moments of `record.changes`.
@@ -62,8 +66,18 @@ impl Alert {
         let changes = record.changes.iter().map(|at| now.moment_of(*at)).collect();
         let notified =
             record.notified.iter().map(|notified| (notified.channel.clone(), now.moment_of(notified.at))).collect();
-        let streak = u32::from(record.state == AlertState::Pending);
-        Self { record, streak, awaits: None, seen: None, changes, notified, groups: Vec::new() }
+        let streak = u32::from(record.state == AlertState::Pending && !is_vague(&record));
+        Self {
+            record,
+            streak,
+            lasts_until: None,
+            awaits: None,
+            waits_until: None,
+            seen: None,
+            changes,
+            notified,
+            groups: Vec::new(),
+        }
     }
 
     pub(crate) fn attributes(&self) -> Attributes<'_> {
@@ -86,9 +100,20 @@ impl Alert {
     pub(crate) fn is_repeated_by(&self, finding: &Finding<'_>) -> bool {
         let AlertRecord { state, status, title, message, ancestors, .. } = &*self.record;
         let is_settled = *state == AlertState::Firing && self.streak == 0 && self.awaits.is_none();
-        let (title_now, message_now) = (finding.shown_title(), finding.message);
-        let is_same = (*status, title.as_str(), message.as_deref()) == (finding.status, title_now, message_now);
+        let of =
+            |found| (*status, title.as_str(), message.as_deref()) == (found, finding.shown_title(), finding.message);
+        let is_same = match finding.health {
+            Health::Missing(_) => is_absence(&self.record),
+            Health::Unhealthy(found) => of(found),
+            Health::Unknown => of(Status::Unknown),
+            Health::Healthy | Health::Gone => false,
+        };
         is_settled && is_same && ancestors.is_empty()
+    }
+
+    /// Whether a pending alert is confirmed now because it has lasted.
+    pub(crate) fn has_lasted(&self, now: Moment) -> bool {
+        self.record.state == AlertState::Pending && self.lasts_until.is_some_and(|until| until <= now)
     }
 
     /// Begins an episode.
@@ -98,14 +123,17 @@ impl Alert {
         (record.acknowledged, record.suppressed_by, record.silenced_by) = (None, None, None);
         // A channel that was not yet notified of the end of the last episode is not notified of it.
         record.notified.retain(|notified| notified.event != AlertEvent::Resolved);
-        (self.streak, self.awaits) = (0, None);
+        (self.streak, self.lasts_until, self.awaits, self.waits_until) = (0, None, None, None);
     }
 
-    /// The alert is confirmed.
-    pub(crate) fn fire(&mut self, now: Now) {
+    /// The alert is confirmed. Returns what is announced. The caller sets what it waits for.
+    pub(crate) fn fire(&mut self, now: Now) -> Vec<Action> {
         self.record_mut().state = AlertState::Firing;
-        self.streak = 0;
+        (self.streak, self.lasts_until) = (0, None);
         self.change(now);
+        let AlertRecord { subject, suppressed_by, .. } = &*self.record;
+        let explained = suppressed_by.iter().map(|by| Action::Suppressed(subject.clone(), by.clone()));
+        [Action::Firing(subject.clone())].into_iter().chain(explained).collect()
     }
 
     /// Ends the episode.
@@ -114,7 +142,7 @@ impl Alert {
         let record = self.record_mut();
         (record.state, record.ended) = (AlertState::Resolved, Some((now.wall, resolution)));
         (record.acknowledged, record.suppressed_by, record.silenced_by) = (None, None, None);
-        (self.streak, self.awaits) = (0, None);
+        (self.streak, self.lasts_until, self.awaits, self.waits_until) = (0, None, None, None);
         if was_firing {
             self.change(now);
         }
@@ -133,6 +161,11 @@ impl Alert {
         if self.changes.len() == FLAP_CHANGES && is_fast && record.flapping.is_none() {
             record.flapping = Some(now.wall);
         }
+    }
+
+    /// How often the alert began to fire or was over within [`FLAP_PERIOD`].
+    pub(crate) fn recent_changes(&self, now: Moment) -> usize {
+        self.changes.iter().filter(|at| now.since(**at) < FLAP_PERIOD).count()
     }
 
     /// When the alert is stable if nothing changes; `None` if it does not flap.
@@ -170,4 +203,25 @@ impl Alert {
         }
         self.notified.insert(channel.to_owned(), now.moment);
     }
+}
+
+/// The beginning of the message about a dependency that is no longer reported.
+const ABSENT: &str = "no longer reported since ";
+
+/// Returns the message about a dependency that is no longer reported, with the one of its last report.
+pub(crate) fn absence(since: Timestamp, last: Option<&str>) -> String {
+    let at = jiff::Timestamp::from_millisecond(since.as_millis()).unwrap_or_default().strftime("%Y-%m-%d %H:%M UTC");
+    let last = last.map_or_else(String::new, |last| format!("; the last report said: {last}"));
+    format!("{ABSENT}{at}{last}")
+}
+
+/// Whether an alert says that its dependency is no longer reported.
+pub(crate) fn is_absence(record: &AlertRecord) -> bool {
+    record.message.as_deref().is_some_and(|message| message.starts_with(ABSENT))
+}
+
+/// Whether an alert only says that nothing is known: its status is unknown, or its dependency was never seen to be
+/// wrong and is no longer reported. It is confirmed by time.
+pub(crate) fn is_vague(record: &AlertRecord) -> bool {
+    record.status == Status::Unknown || (record.state == AlertState::Pending && is_absence(record))
 }

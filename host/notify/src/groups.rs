@@ -30,6 +30,15 @@ pub(crate) struct GroupTimes {
     pub interval: Duration,
 }
 
+/// How an alert joins a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joining {
+    pub times: GroupTimes,
+    /// Whether only the wait of the group delays the news, and not the interval between its notifications.
+    pub is_prompt: bool,
+    pub now: Moment,
+}
+
 /// Alerts for one notification.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Batch {
@@ -39,12 +48,53 @@ pub(crate) struct Batch {
 
 #[derive(Debug)]
 struct Group {
-    /// Alerts with news.
-    members: BTreeSet<Subject>,
+    /// Alerts with news, and when each wants to be notified. The first one takes all with it.
+    members: BTreeMap<Subject, Moment>,
+    dues: BTreeSet<(Moment, Subject)>,
     /// When they are notified; without members, when the group is forgotten.
     at: Moment,
+    /// The group is not notified before, because of a storm or a full channel.
+    postponed: Option<Moment>,
     last: Option<Moment>,
     interval: Duration,
+}
+
+impl Group {
+    fn new(at: Moment, last: Option<Moment>, interval: Duration) -> Self {
+        Self { members: BTreeMap::new(), dues: BTreeSet::new(), at, postponed: None, last, interval }
+    }
+
+    /// Adds an alert. One that wants to be notified earlier already stays as it is.
+    fn insert(&mut self, subject: &Subject, at: Moment) {
+        match self.members.get(subject) {
+            Some(known) if *known <= at => return,
+            Some(known) => drop(self.dues.remove(&(*known, subject.clone()))),
+            None => {}
+        }
+        self.members.insert(subject.clone(), at);
+        self.dues.insert((at, subject.clone()));
+    }
+
+    /// Removes an alert. Returns whether it was there.
+    fn remove(&mut self, subject: &Subject) -> bool {
+        let Some(at) = self.members.remove(subject) else { return false };
+        self.dues.remove(&(at, subject.clone()))
+    }
+
+    /// Takes all alerts.
+    fn take(&mut self) -> BTreeSet<Subject> {
+        self.dues.clear();
+        self.postponed = None;
+        std::mem::take(&mut self.members).into_keys().collect()
+    }
+
+    /// When the group is due; without alerts, when it is forgotten.
+    fn due(&self, now: Moment) -> Moment {
+        match self.dues.first() {
+            Some((first, _)) => (*first).max(self.postponed.unwrap_or(*first)),
+            None => self.last.map_or(now, |last| last.after(self.interval)),
+        }
+    }
 }
 
 /// The groups of one route for one channel.
@@ -73,32 +123,35 @@ impl Groups {
         }
         let at = last.after(times.interval);
         self.due.insert((at, key.clone()));
-        self.groups.insert(key, Group { members: BTreeSet::new(), at, last: Some(last), interval: times.interval });
+        self.groups.insert(key, Group::new(at, Some(last), times.interval));
     }
 
     /// Adds an alert to a group.
-    pub(crate) fn add(&mut self, key: &GroupKey, subject: &Subject, times: GroupTimes, now: Moment) {
+    pub(crate) fn add(&mut self, key: &GroupKey, subject: &Subject, joining: Joining) {
+        let Joining { times, is_prompt, now } = joining;
         let group = self.groups.entry(key.clone()).or_insert_with(|| {
             self.due.insert((now, key.clone()));
-            Group { members: BTreeSet::new(), at: now, last: None, interval: times.interval }
+            Group::new(now, None, times.interval)
         });
         group.interval = times.interval;
-        let is_first = group.members.is_empty();
-        group.members.insert(subject.clone());
+        let soonest = now.after(times.wait);
+        let last = group.last.filter(|_| !is_prompt);
+        group.insert(subject, last.map_or(soonest, |last| soonest.max(last.after(times.interval))));
+        let (is_first, at) = (group.members.len() == 1, group.due(now));
         if is_first {
-            let soonest = now.after(times.wait);
-            let at = group.last.map_or(soonest, |last| soonest.max(last.after(times.interval)));
             self.lane(key).waiting.insert(key.clone());
-            self.set(key, at);
         }
+        self.set(key, at);
     }
 
     /// Removes an alert from a group: there is no news about it.
     pub(crate) fn remove(&mut self, key: &GroupKey, subject: &Subject, now: Moment) {
         let Some(group) = self.groups.get_mut(key) else { return };
-        if group.members.remove(subject) && group.members.is_empty() {
-            let at = group.last.map_or(now, |last| last.after(group.interval));
-            self.lane(key).waiting.remove(key);
+        if group.remove(subject) {
+            let (is_empty, at) = (group.members.is_empty(), group.due(now));
+            if is_empty {
+                self.lane(key).waiting.remove(key);
+            }
             self.set(key, at);
         }
     }
@@ -108,8 +161,8 @@ impl Groups {
         let waiting: Vec<_> = self.lanes.values_mut().flat_map(|lane| std::mem::take(&mut lane.waiting)).collect();
         for key in waiting {
             let Some(group) = self.groups.get_mut(&key) else { continue };
-            group.members.clear();
-            let at = group.last.map_or(now, |last| last.after(group.interval));
+            group.take();
+            let at = group.due(now);
             self.set(&key, at);
         }
     }
@@ -152,7 +205,12 @@ impl Groups {
         let later = if undelivered >= MAX_OPEN { Some(now.after(FULL)) } else { None };
         let later = later.max(last.filter(|_| is_storm).map(|last| last.after(MINUTE)));
         if let Some(later) = later {
-            keys.iter().for_each(|key| self.set(key, later));
+            for key in &keys {
+                if let Some(group) = self.groups.get_mut(key) {
+                    group.postponed = Some(later);
+                }
+                self.set(key, later);
+            }
             return Vec::new();
         }
         let keys = if is_storm { std::mem::take(&mut lane.waiting).into_iter().collect() } else { keys };
@@ -170,9 +228,9 @@ impl Groups {
     fn take(&mut self, key: GroupKey, now: Moment) -> Option<Batch> {
         self.lane(&key).waiting.remove(&key);
         let group = self.groups.get_mut(&key)?;
-        let members = std::mem::take(&mut group.members);
+        let members = group.take();
         group.last = Some(now);
-        let at = now.after(group.interval);
+        let at = group.due(now);
         self.set(&key, at);
         Some(Batch { key, members })
     }

@@ -5,6 +5,7 @@ use crate::silence::Silence;
 use model::{AlertRecord, Class, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The present time on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,11 @@ pub struct Settings {
     pub confirm: u32,
     /// The number of reports in a row that end an alert.
     pub recover: u32,
+    /// How long an alert waits for the alert of a target that its own target needs, which would explain it.
+    pub parent_wait: Duration,
+    /// How long after the start of the process a failure needs one more report, and all alerts of a route are one
+    /// group.
+    pub startup_grace: Duration,
     /// Distinguishes this installation's fingerprints and notifications from those of others.
     pub installation: String,
     /// The address of this host for links, without a slash at its end; `None` if it is not configured.
@@ -65,6 +71,10 @@ pub struct TargetSpec {
     pub is_enabled: bool,
     /// Whether dependencies with a warning alert, too.
     pub alerts_on_warnings: bool,
+    /// How long a dependency is unknown, or the report empty, before that alerts; `None` if it never does.
+    pub unknown_after: Option<Duration>,
+    /// How long a dependency is missing before that alerts; `None` if it never does.
+    pub missing_after: Option<Duration>,
 }
 
 /// The state of a dependency in the last report.
@@ -76,19 +86,19 @@ pub enum Health {
     Healthy,
     /// The last report does not say.
     Unknown,
-    /// The dependency is no longer reported.
-    Missing,
+    /// The dependency is no longer reported, since this time.
+    Missing(Timestamp),
     /// The dependency was removed on purpose.
     Gone,
 }
 
-/// An unhealthy dependency.
+/// A dependency that is not healthy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding<'a> {
     /// The dependency's name.
     pub dependency: &'a str,
-    /// `Critical` or `Warning`.
-    pub status: Status,
+    /// `Unhealthy`, `Unknown` or `Missing`.
+    pub health: Health,
     /// The title for users, if the name is not descriptive.
     pub title: Option<&'a str>,
     /// The error message.
@@ -106,13 +116,15 @@ impl<'a> Finding<'a> {
 
 /// Access to the known state of a target after a report.
 pub trait Reading {
-    /// Returns the dependencies that are critical or have a warning.
+    /// Returns the dependencies that are critical, have a warning, are unknown or missing.
     fn findings(&self) -> Vec<Finding<'_>>;
+    /// Returns why the report has no dependency; `None` if it has one.
+    fn empty(&self) -> Option<String>;
     /// Returns the state of a dependency.
     fn health(&self, dependency: &str) -> Health;
     /// Returns the dependencies of the same report that this one runs on, and that can be the cause of its status.
     fn runs_on(&self, dependency: &str) -> &[String];
-    /// Returns whether the report has dependencies and none of them is healthy.
+    /// Returns whether the target does not work: its main dependency is critical or, if it has none, all are.
     fn is_down(&self) -> bool;
 }
 
@@ -171,6 +183,8 @@ pub enum Input<'a> {
         /// The operator; `None` to take the acknowledgement back.
         by: Option<String>,
     },
+    /// An operator dismissed dependencies that are no longer reported.
+    Dismissed(Vec<Subject>),
     /// The number of notifications of a channel that are not delivered yet.
     Undelivered(String, usize),
     /// Time passed.

@@ -58,9 +58,11 @@ fn link(address: &str, subject: &Subject) -> String {
 fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
     let (message, since) = (record.message.as_deref(), record.since);
     let wrong = match (message, &record.subject) {
-        (Some(message), Subject::Target(_)) => format!("cannot be polled: {message}"),
+        (Some(message), Subject::Target(_)) if record.status == Status::Critical => {
+            format!("cannot be polled: {message}")
+        }
         (Some(message), _) => message.to_owned(),
-        (None, Subject::Target(_)) => "cannot be polled".to_owned(),
+        (None, Subject::Target(_)) if record.status == Status::Critical => "cannot be polled".to_owned(),
         (None, _) => record.status.as_str().to_owned(),
     };
     match event {
@@ -72,7 +74,9 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
             let lasted = short_duration(end.since(since));
             match resolution {
                 Resolution::Recovered => format!("recovered after {lasted}"),
-                Resolution::Missing => format!("no longer reported, after {lasted}"),
+                Resolution::Missing => {
+                    format!("over because it is no longer reported and was dismissed, after {lasted}")
+                }
                 Resolution::Gone => format!("over because it was removed, after {lasted}"),
                 Resolution::Removed => {
                     let noun = if record.subject.class() == Class::Channel { "channel" } else { "target" };

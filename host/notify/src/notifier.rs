@@ -11,7 +11,7 @@ use crate::groups::Groups;
 use crate::input::{Action, Input, Now, Settings, TargetSpec};
 use crate::ranks::Needs;
 use crate::silence::Silence;
-use model::{AlertRecord, Moment, Subject, TargetId, Timestamp};
+use model::{AlertRecord, Moment, Resolution, Subject, TargetId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,8 @@ struct Target {
 /// Decides who is notified of what, and when.
 pub struct Notifier {
     settings: Settings,
+    /// When the process began.
+    started: Moment,
     silences: Vec<Silence>,
     /// The places of the active silences in `silences`.
     active: Vec<usize>,
@@ -73,6 +75,7 @@ impl Notifier {
     ) -> Self {
         let mut notifier = Self {
             settings,
+            started: now.moment,
             silences: Vec::new(),
             active: Vec::new(),
             silence_change: None,
@@ -123,6 +126,9 @@ impl Notifier {
             Input::Polled(polled) => self.polled(polled, now),
             Input::Troubles(class, troubles) => self.troubles(class, troubles, now),
             Input::Acknowledge { subject, by } => self.acknowledge(&subject, by, now),
+            Input::Dismissed(subjects) => {
+                subjects.iter().for_each(|subject| self.end(subject, Resolution::Missing, now));
+            }
             Input::Undelivered(channel, count) => self.groups.set_undelivered(&channel, count),
             Input::Tick => {}
         }

@@ -112,6 +112,9 @@ mod tests {
         fn is_down(&self) -> bool {
             false
         }
+        fn empty(&self) -> Option<String> {
+            None
+        }
     }
 
     fn runs_on(all: &[(&'static str, &str)]) -> RunsOn {

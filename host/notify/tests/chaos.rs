@@ -3,9 +3,12 @@
 
 #[allow(dead_code, reason = "each test uses a part")]
 mod common;
+#[path = "chaos/naive.rs"]
+mod naive;
 
 use common::{Heard, Report, World, id, matchers, settings, target};
-use model::{AlertEvent, AlertState, Status, Subject, TargetId};
+use model::{AlertEvent, AlertState, Status, Subject};
+use naive::{Naive, Told};
 use notify::{Input, Now, Route, Silence, SilenceTime, TargetSpec};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
@@ -19,52 +22,6 @@ const STEPS: usize = 400;
 
 /// The number of reports that confirm or end an alert.
 const REPORTS: u32 = 2;
-
-/// The state that follows from the reports, recounted without the notifier's rules.
-#[derive(Default)]
-struct Naive {
-    /// Whether an alert fires, and the reports in a row that contradict it.
-    firing: BTreeMap<Subject, (bool, u32)>,
-}
-
-impl Naive {
-    /// Counts a report about one subject; `None` if it says nothing.
-    fn count(&mut self, subject: Subject, is_wrong: Option<bool>, needed: u32) {
-        let (is_firing, streak) = self.firing.entry(subject).or_default();
-        match is_wrong {
-            Some(is_wrong) if is_wrong != *is_firing => *streak += 1,
-            Some(_) => *streak = 0,
-            None => {}
-        }
-        if *streak >= needed {
-            (*is_firing, *streak) = (!*is_firing, 0);
-        }
-    }
-
-    fn report(&mut self, target: &TargetId, report: &Report) {
-        self.count(Subject::Target(target.clone()), Some(false), REPORTS);
-        for name in DEPENDENCIES {
-            let subject = Subject::dependency(target, name);
-            match report.statuses.get(name) {
-                None => drop(self.firing.remove(&subject)),
-                Some(Status::Unknown) => {}
-                Some(status) => self.count(subject, Some(*status == Status::Critical), REPORTS),
-            }
-        }
-    }
-
-    fn fail(&mut self, target: &TargetId, is_unreachable: bool) {
-        let subject = Subject::Target(target.clone());
-        let is_firing = self.firing.get(&subject).is_some_and(|(is_firing, _)| *is_firing);
-        if is_unreachable || is_firing {
-            self.count(subject, Some(true), 1);
-        }
-    }
-
-    fn forget(&mut self, target: &TargetId) {
-        self.firing.retain(|subject, _| subject.target() != Some(target));
-    }
-}
 
 struct Run {
     world: World,
@@ -163,7 +120,7 @@ impl Run {
         let is_repeated = self.random.random_bool(0.5);
         let report = last.filter(|_| is_repeated).unwrap_or_else(|| self.random_report(target));
         if self.is_enabled(target) {
-            self.naive.report(&id(target), &report);
+            self.naive.report(&id(target), &report, self.world.now.wall);
         }
         self.failures.remove(target);
         self.world.report(target, &report);
@@ -174,10 +131,12 @@ impl Run {
         // Few reports differ from the last: otherwise everything flaps.
         let known: BTreeMap<&str, bool> = DEPENDENCIES
             .into_iter()
-            .map(|name| {
-                (name, self.naive.firing.get(&Subject::dependency(&id(target), name)).is_some_and(|held| held.0))
-            })
+            .map(|name| (name, self.naive.is_firing(&Subject::dependency(&id(target), name))))
             .collect();
+        if self.random.random_range(0..20) == 0 {
+            report.missing = DEPENDENCIES.map(str::to_owned).to_vec();
+            return report;
+        }
         for name in DEPENDENCIES {
             let usual = if known[name] { Status::Critical } else { Status::Ok };
             let status = match self.random.random_range(0..20) {
@@ -185,7 +144,10 @@ impl Run {
                 4..8 => Status::Ok,
                 8 => Status::Unknown,
                 9 => Status::Warning,
-                10 => continue,
+                10 => {
+                    report.missing.push(name.to_owned());
+                    continue;
+                }
                 _ => usual,
             };
             report.statuses.insert(name.to_owned(), status);
@@ -208,7 +170,7 @@ impl Run {
             let report = Report { statuses: [("p".to_owned(), status)].into(), ..Report::default() };
             for _ in 0..REPORTS {
                 if self.is_enabled(target) {
-                    self.naive.report(&id(target), &report);
+                    self.naive.report(&id(target), &report, self.world.now.wall);
                 }
                 self.world.report(target, &report);
                 self.world.advance(10);
@@ -247,8 +209,9 @@ impl Run {
         self.world.restart();
         self.world.apply(Input::Silences(self.silences.clone()));
         // Reports in a row are counted in memory only: the count begins again, but for the first report of an alert.
-        for (is_firing, streak) in self.naive.firing.values_mut() {
-            *streak = if *is_firing { 0 } else { (*streak).min(1) };
+        for told in self.naive.told.values_mut() {
+            told.streak = if told.is_firing { 0 } else { told.streak.min(1) };
+            told.is_armed = false;
         }
     }
 
@@ -271,18 +234,18 @@ impl Run {
     }
 
     /// The invariants after every step.
-    fn check(&self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
+        self.naive.pass(self.world.now.wall);
         let states: BTreeMap<&Subject, AlertState> =
             self.world.notifier.records().map(|record| (&record.subject, record.state)).collect();
-        for (subject, (is_firing, _)) in &self.naive.firing {
+        for (subject, Told { is_firing, .. }) in &self.naive.told {
             let found = states.get(subject) == Some(&AlertState::Firing);
             if found != *is_firing {
                 return Err(format!("{subject}: fires is {found}, and the reports say {is_firing}"));
             }
         }
         for record in self.world.notifier.records() {
-            if record.state == AlertState::Firing && !self.naive.firing.get(&record.subject).is_some_and(|held| held.0)
-            {
+            if record.state == AlertState::Firing && !self.naive.is_firing(&record.subject) {
                 return Err(format!("{} fires, and no report says so", record.subject));
             }
             if self.world.records.get(&record.subject).map(|stored| (stored.state, &stored.notified))
@@ -296,7 +259,8 @@ impl Run {
         self.check_order()
     }
 
-    /// Two notifications of a group are at least its interval apart, unless routes changed in between.
+    /// Two notifications of a group are at least its wait apart and, if nothing in the second is new, its interval,
+    /// unless routes changed in between.
     fn check_groups(&self) -> Result<(), String> {
         let mut last = BTreeMap::new();
         // Those of a storm have no group.
@@ -305,7 +269,11 @@ impl Run {
             let key = (&notification.channel, &notification.route, &notification.group, epoch);
             let before: Option<&Now> = last.insert(key, at);
             let route = self.world.settings.routes.iter().find(|route| route.name == notification.route);
-            let interval = route.map_or(Route::GROUP_INTERVAL, |route| route.group_interval);
+            let is_news = |event| matches!(event, AlertEvent::Firing | AlertEvent::Resolved);
+            let interval = match notification.alerts.iter().any(|alert| is_news(alert.event)) {
+                true => route.map_or(Route::GROUP_WAIT, |route| route.group_wait),
+                false => route.map_or(Route::GROUP_INTERVAL, |route| route.group_interval),
+            };
             if before.is_some_and(|before| at.moment.since(before.moment) < interval) {
                 return Err(format!("{key:?} was notified at {before:?} and again at {at:?}"));
             }
@@ -336,7 +304,9 @@ impl Run {
                 (None | Some(AlertEvent::Resolved), event) => {
                     matches!(event, AlertEvent::Firing | AlertEvent::Flapping)
                 }
-                (Some(AlertEvent::Firing | AlertEvent::Repeated), AlertEvent::Firing) => false,
+                (Some(AlertEvent::Firing | AlertEvent::Repeated), AlertEvent::Firing) => {
+                    before.is_some_and(|before| heard.status > before.status)
+                }
                 (Some(AlertEvent::Flapping), event) => matches!(event, AlertEvent::Firing | AlertEvent::Resolved),
                 _ => true,
             };
@@ -371,7 +341,7 @@ impl Run {
                 return Err(format!("{channel} was notified that {subject} broke, and not that it is fixed"));
             }
         }
-        for (subject, (is_firing, streak)) in &self.naive.firing {
+        for (subject, Told { is_firing, streak, .. }) in &self.naive.told {
             if *is_firing && *streak == 0 && subject.name() != "d" && !self.is_suppressed(subject) {
                 let heard = last.get(&("ops", subject));
                 if !matches!(heard, Some(AlertEvent::Firing | AlertEvent::Repeated)) {

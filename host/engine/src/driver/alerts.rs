@@ -69,7 +69,7 @@ impl Driver {
         let is_unreachable = self.scheduler.status(id).is_some_and(|status| status.unreachable);
         let (target, now) = (tracked.target.clone(), self.notifier_now());
         let known = target.known();
-        let reading = KnownReading::new(&known);
+        let reading = KnownReading::new(&known, &target.config.kind);
         let outcome = match failure {
             None if is_change => Outcome::Report(&reading),
             None => Outcome::Repeated(&reading),

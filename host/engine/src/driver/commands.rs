@@ -4,7 +4,7 @@ use super::Driver;
 use super::carry_out::Step;
 use crate::message::{Command, Explained};
 use crate::read_model::observed;
-use model::{Ask, BreakerState, CommandError, Place, TargetId};
+use model::{Ask, BreakerState, CommandError, Place, Subject, TargetId};
 use scheduler::{Input, MAX_UNWRITTEN};
 use std::sync::Arc;
 
@@ -77,10 +77,12 @@ impl Driver {
             let what = name.map_or_else(|| "nothing".to_owned(), |name| format!("no dependency {name:?}"));
             return Err(CommandError::Conflict(format!("{what} is missing from target {id}")));
         }
+        let alerts = changes.forgotten.iter().map(|name| Subject::dependency(id, name.as_str())).collect();
         tracing::info!("{count} missing from target {id}: dismissed");
         let dismissed = Some(Box::new((changes, Arc::new(observed))));
         self.settle(id, Step { urgent: true, dismissed, ..Step::default() });
         self.carry_out(None);
+        self.apply_to_alerts(notify::Input::Dismissed(alerts));
         Ok(count)
     }
 }

@@ -3,10 +3,10 @@
 use super::Notifier;
 use crate::alert::Alert;
 use crate::blind::NETWORK;
-use crate::groups::{GroupKey, GroupTimes};
+use crate::groups::{GroupKey, GroupTimes, Joining};
 use crate::input::{Action, Now};
 use crate::route::{self, Route};
-use model::{AlertEvent, AlertState, Class, Moment, Subject, TargetId};
+use model::{AlertEvent, AlertState, Class, Moment, Status, Subject, TargetId};
 use std::time::Duration;
 
 /// After the end of what held an alert back, the longest wait for another report that confirms it.
@@ -28,6 +28,11 @@ impl Notifier {
 
     /// Finds what holds an alert back.
     fn hold_back(&mut self, subject: &Subject, now: Now) {
+        if let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.has_lasted(now.moment)) {
+            self.actions.extend(alert.fire(now));
+            self.changed.insert(subject.clone());
+            self.await_parent(subject, now);
+        }
         let Some(alert) = self.alerts.get(subject) else { return };
         let (suppressed, silenced) = match alert.is_open() {
             true => (self.suppressor(subject, alert), self.silencer(alert)),
@@ -55,6 +60,7 @@ impl Notifier {
             }
         }
         alert.awaits = alert.awaits.filter(|until| now.moment < *until);
+        alert.waits_until = alert.waits_until.filter(|until| now.moment < *until);
         if is_free {
             self.await_report(subject, now);
         }
@@ -71,6 +77,18 @@ impl Notifier {
         if let Some(target) = subject.target().and_then(|target| self.targets.get_mut(target)) {
             target.is_settled = false;
         }
+        self.timers.insert((until, subject.clone()));
+    }
+
+    /// Holds an alert back for a short time if its target needs another one: that may fail a moment later, and
+    /// explain it.
+    pub(super) fn await_parent(&mut self, subject: &Subject, now: Now) {
+        let needs = subject.target().is_some_and(|target| !self.needs.of(target).is_empty());
+        let Some(alert) = self.alerts.get_mut(subject).filter(|_| needs && !self.settings.parent_wait.is_zero()) else {
+            return;
+        };
+        let until = now.moment.after(self.settings.parent_wait);
+        alert.waits_until = Some(until);
         self.timers.insert((until, subject.clone()));
     }
 
@@ -98,11 +116,15 @@ impl Notifier {
     fn down(&self, target: &TargetId) -> Option<Subject> {
         let open = |subject: &&Subject| self.alerts.get(*subject).is_some_and(Alert::is_open);
         let itself = Subject::Target(target.clone());
-        if open(&&itself) {
+        // An empty report explains nothing.
+        let is_unreachable = self.alerts.get(&itself).is_some_and(|alert| alert.record.status == Status::Critical);
+        if is_unreachable && open(&&itself) {
             return Some(itself);
         }
         let is_down = self.targets.get(target).is_some_and(|target| target.is_down);
-        self.subjects_of(target).filter(|_| is_down).find(open).cloned()
+        let is_critical =
+            |subject: &&Subject| self.alerts.get(*subject).is_some_and(|alert| alert.record.status == Status::Critical);
+        self.subjects_of(target).filter(|_| is_down).filter(open).find(is_critical).cloned()
     }
 
     fn silencer(&self, alert: &Alert) -> Option<String> {
@@ -116,8 +138,9 @@ impl Notifier {
         let mut wanted = Vec::new();
         let mut repeats = Vec::new();
         for (channel, route) in self.channels(alert) {
-            if self.news(alert, channel, route, now).is_some() {
-                wanted.push(group(alert, channel, route));
+            if let Some(event) = self.news(alert, channel, route, now) {
+                let (key, times) = self.group(alert, channel, route, now);
+                wanted.push((key, Joining { times, is_prompt: is_prompt(alert, event, now), now: now.moment }));
             } else {
                 repeats.extend(route.and_then(|route| self.repeat_at(alert, channel, route)));
             }
@@ -129,8 +152,8 @@ impl Notifier {
         for key in before.iter().filter(|key| wanted.iter().all(|(kept, _)| kept != *key)) {
             self.groups.remove(key, subject, now.moment);
         }
-        for (key, times) in wanted {
-            self.groups.add(&key, subject, times, now.moment);
+        for (key, joining) in wanted {
+            self.groups.add(&key, subject, joining);
         }
     }
 
@@ -146,7 +169,7 @@ impl Notifier {
         let mut groups = Vec::new();
         for alert in self.alerts.values() {
             for (channel, route) in self.channels(alert) {
-                let (key, times) = group(alert, channel, route);
+                let (key, times) = self.group(alert, channel, route, now);
                 let last = alert.notified_at(channel).filter(|last| last.after(times.interval) > now.moment);
                 groups.extend(last.map(|last| (key, times, last)));
             }
@@ -201,7 +224,28 @@ impl Notifier {
         let record = &alert.record;
         let is_network = matches!(&record.subject, Subject::Other(Class::Host, name) if **name == *NETWORK);
         let is_blind = self.blind.is_active() && !is_network;
-        is_blind || record.suppressed_by.is_some() || record.silenced_by.is_some() || alert.awaits.is_some()
+        let waits = alert.awaits.or(alert.waits_until).is_some();
+        is_blind || record.suppressed_by.is_some() || record.silenced_by.is_some() || waits
+    }
+
+    /// The group of an alert. Without a route, the end of an alert is grouped by target. Soon after the start of the
+    /// process, what fails is one group for each route: after a power cut, everything is still starting.
+    fn group(&self, alert: &Alert, channel: &str, route: Option<&Route>, now: Now) -> (GroupKey, GroupTimes) {
+        let attributes = alert.attributes();
+        let channel = channel.to_owned();
+        let Some(route) = route else {
+            let labels = vec![("target".to_owned(), attributes.get("target").to_owned())];
+            let times = GroupTimes { wait: Route::GROUP_WAIT, interval: Route::GROUP_INTERVAL };
+            return (GroupKey { channel, route: String::new(), labels }, times);
+        };
+        let times = GroupTimes { wait: route.group_wait, interval: route.group_interval };
+        let labels = if self.is_starting(now) { Vec::new() } else { route.group(&attributes) };
+        (GroupKey { channel, route: route.name.clone(), labels }, times)
+    }
+
+    /// Whether the process began a short time ago.
+    pub(super) fn is_starting(&self, now: Now) -> bool {
+        now.moment.since(self.started) < self.settings.startup_grace
     }
 
     /// When a channel hears again of an alert that still fires.
@@ -215,20 +259,13 @@ impl Notifier {
     }
 }
 
+/// Whether news need not wait for the interval of its group: a recovery, and the first failure of something else. What
+/// fails again soon after it recovered waits.
+fn is_prompt(alert: &Alert, event: AlertEvent, now: Now) -> bool {
+    matches!(event, AlertEvent::Firing | AlertEvent::Resolved) && alert.recent_changes(now.moment) <= 2
+}
+
 /// A channel that does not deliver is not notified of that.
 fn is_about(subject: &Subject, channel: &str) -> bool {
     matches!(subject, Subject::Other(Class::Channel, name) if **name == *channel)
-}
-
-/// The group of an alert. Without a route, the end of an alert is grouped by target.
-fn group(alert: &Alert, channel: &str, route: Option<&Route>) -> (GroupKey, GroupTimes) {
-    let attributes = alert.attributes();
-    let channel = channel.to_owned();
-    let Some(route) = route else {
-        let labels = vec![("target".to_owned(), attributes.get("target").to_owned())];
-        let times = GroupTimes { wait: Route::GROUP_WAIT, interval: Route::GROUP_INTERVAL };
-        return (GroupKey { channel, route: String::new(), labels }, times);
-    };
-    let times = GroupTimes { wait: route.group_wait, interval: route.group_interval };
-    (GroupKey { channel, route: route.name.clone(), labels: route.group(&attributes) }, times)
 }

@@ -1,15 +1,16 @@
 //! Observations, and their effect on alerts.
 
 use super::{Notifier, Target};
-use crate::alert::Alert;
+use crate::alert::{self, Alert};
 use crate::blind::{self, NETWORK};
 use crate::input::{Action, Finding, Health, Now, Outcome, Polled, Reading, TargetSpec, Trouble};
 use crate::ranks::{self, Needs};
 use crate::route;
-use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId};
+use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId, Timestamp};
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An observation that something is wrong.
 struct Sign<'a> {
@@ -18,8 +19,18 @@ struct Sign<'a> {
     message: Option<&'a str>,
     /// The address of the subject in the user interface of its source.
     link: Option<&'a str>,
-    /// Whether the first observation confirms the alert.
-    is_certain: bool,
+    proof: Proof,
+}
+
+/// The confirmation of an alert.
+#[derive(Clone, Copy)]
+enum Proof {
+    /// The observation itself.
+    Certain,
+    /// As many reports in a row as are configured.
+    Reports,
+    /// That it lasts as long as this.
+    Lasting(Duration),
 }
 
 impl Notifier {
@@ -82,7 +93,7 @@ impl Notifier {
         if let Some(message) = unreachable {
             let traits = self.targets.get(target).map(|held| held.spec.traits.clone()).unwrap_or_default();
             let (status, message) = (Status::Critical, Some(message).filter(|text| !text.is_empty()));
-            self.raise(&subject, Sign { status, title: &traits.name, message, link: None, is_certain: true }, now);
+            self.raise(&subject, Sign { status, title: &traits.name, message, link: None, proof: Proof::Certain }, now);
         } else if let Some(alert) = self.alerts.get_mut(&subject).filter(|alert| alert.is_open()) {
             // The target answered once and failed again: it is not about to recover.
             alert.streak = 0;
@@ -91,26 +102,33 @@ impl Notifier {
     }
 
     fn report(&mut self, target: &TargetId, reading: &dyn Reading, now: Now) {
-        self.heal(&Subject::Target(target.clone()), Resolution::Recovered, now);
-        let warns = self.targets.get(target).is_some_and(|held| held.spec.alerts_on_warnings);
-        let is_unhealthy = |status| status == Status::Critical || (warns && status == Status::Warning);
+        let Some(held) = self.targets.get(target) else { return };
+        let (warns, name) = (held.spec.alerts_on_warnings, held.spec.traits.name.clone());
+        let (unknown_after, missing_after) = (held.spec.unknown_after, held.spec.missing_after);
+        self.report_itself(target, &name, reading.empty().zip(unknown_after), now);
+        let proof = |health| match health {
+            Health::Unhealthy(Status::Critical) => Some(Proof::Reports),
+            Health::Unhealthy(Status::Warning) if warns => Some(Proof::Reports),
+            Health::Unknown => unknown_after.map(Proof::Lasting),
+            Health::Missing(_) => missing_after.map(Proof::Lasting),
+            Health::Unhealthy(_) | Health::Healthy | Health::Gone => None,
+        };
         let mut findings = reading.findings();
-        findings.retain(|finding| is_unhealthy(finding.status));
+        findings.retain(|finding| proof(finding.health).is_some());
         findings.sort_unstable_by_key(|finding| finding.dependency);
         let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
         let is_settled = findings.is_empty() && subjects.is_empty();
         for finding in findings {
-            let (title, Finding { dependency, status, message, link, .. }) = (finding.shown_title(), finding);
-            let subject = Subject::dependency(target, dependency);
-            self.raise(&subject, Sign { status, title, message, link, is_certain: false }, now);
-            subjects.insert(subject);
+            let Some(proof) = proof(finding.health) else { continue };
+            subjects.extend(self.find(target, finding, proof, now));
         }
         for subject in subjects {
             self.place(&subject, reading);
             match subject.dependency_name().map(|name| reading.health(name)) {
-                Some(Health::Missing) => self.end(&subject, Resolution::Missing, now),
+                Some(Health::Missing(since)) => self.miss(&subject, since, now),
                 Some(Health::Gone) => self.end(&subject, Resolution::Gone, now),
-                Some(Health::Unhealthy(status)) if is_unhealthy(status) => {}
+                Some(Health::Unhealthy(Status::Critical)) => {}
+                Some(Health::Unhealthy(Status::Warning)) if warns => {}
                 Some(Health::Healthy | Health::Unhealthy(_)) => self.heal(&subject, Resolution::Recovered, now),
                 Some(Health::Unknown) | None => {}
             }
@@ -121,6 +139,64 @@ impl Notifier {
         let is_down = reading.is_down();
         if std::mem::replace(&mut held.is_down, is_down) != is_down {
             self.unsettle_dependents(&Subject::Target(target.clone()));
+        }
+    }
+
+    /// The target was polled: it can be, and its report has dependencies or, if `empty` says why, has none.
+    fn report_itself(&mut self, target: &TargetId, name: &str, empty: Option<(String, Duration)>, now: Now) {
+        let subject = Subject::Target(target.clone());
+        let is_open = |alert: &&Alert| alert.is_open() && alert.record.status != Status::Unknown;
+        if empty.is_none() || self.alerts.get(&subject).filter(is_open).is_some() {
+            self.heal(&subject, Resolution::Recovered, now);
+        }
+        let is_open = self.alerts.get(&subject).filter(is_open).is_some();
+        if let Some((message, after)) = empty.filter(|_| !is_open) {
+            let (status, message, proof) = (Status::Unknown, Some(message.as_str()), Proof::Lasting(after));
+            self.raise(&subject, Sign { status, title: name, message, link: None, proof }, now);
+        }
+    }
+
+    /// Raises the alert of a dependency that is not healthy. An alert that says more, because it was seen to be wrong,
+    /// stays as it is while nothing is known. Returns the subject.
+    fn find(&mut self, target: &TargetId, finding: Finding<'_>, proof: Proof, now: Now) -> Option<Subject> {
+        let title = finding.shown_title();
+        let Finding { dependency, health, message, link, .. } = finding;
+        let subject = Subject::dependency(target, dependency);
+        let open = self.alerts.get(&subject).filter(|alert| alert.is_open()).map(|alert| &*alert.record);
+        let sign = match health {
+            Health::Unhealthy(status) => Sign { status, title, message, link, proof },
+            Health::Unknown if open.is_none_or(alert::is_vague) => {
+                Sign { status: Status::Unknown, title, message, link, proof }
+            }
+            Health::Missing(since) if open.is_none_or(|record| record.state == AlertState::Pending) => {
+                let message = alert::absence(since, message);
+                if open.is_some_and(|record| !alert::is_vague(record)) {
+                    self.end(&subject, Resolution::Missing, now);
+                }
+                let (status, message) = (Status::Warning, Some(message.as_str()));
+                self.raise(&subject, Sign { status, title, message, link, proof }, now);
+                return Some(subject);
+            }
+            _ => return Some(subject),
+        };
+        self.raise(&subject, sign, now);
+        Some(subject)
+    }
+
+    /// A dependency is no longer reported. That ends no alert that fires.
+    fn miss(&mut self, subject: &Subject, since: Timestamp, now: Now) {
+        let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.is_open()) else { return };
+        alert.streak = 0;
+        match alert.record.state {
+            AlertState::Firing if !alert::is_absence(&alert.record) => {
+                let message = alert::absence(since, alert.record.message.as_deref());
+                alert.record_mut().message = Some(message);
+                (alert.awaits, alert.seen) = (None, Some(now.moment));
+                self.changed.insert(subject.clone());
+                self.unsettled.insert(subject.clone());
+            }
+            AlertState::Pending if !alert::is_vague(&alert.record) => self.end(subject, Resolution::Missing, now),
+            _ => {}
         }
     }
 
@@ -169,7 +245,7 @@ impl Notifier {
         let names: BTreeSet<&str> = troubles.iter().map(|trouble| trouble.name.as_str()).collect();
         for Trouble { name, title, message } in &troubles {
             let (status, message) = (Status::Critical, message.as_deref());
-            let sign = Sign { status, title, message, link: None, is_certain: true };
+            let sign = Sign { status, title, message, link: None, proof: Proof::Certain };
             self.raise(&Subject::Other(class, name.as_str().into()), sign, now);
         }
         let is_over = |subject: &&Subject| match subject {
@@ -196,7 +272,7 @@ impl Notifier {
         let title = "this host cannot reach the network";
         let message = format!("{silent} of {all} hosts stopped answering within a minute");
         let subject = blind::network();
-        let sign = Sign { status: Status::Critical, title, message: Some(&message), link: None, is_certain: true };
+        let sign = Sign { status: Status::Critical, title, message: Some(&message), link: None, proof: Proof::Certain };
         self.raise(&subject, sign, now);
         self.unsettle_all();
     }
@@ -214,7 +290,13 @@ impl Notifier {
 
     /// Something is wrong with a subject.
     fn raise(&mut self, subject: &Subject, sign: Sign<'_>, now: Now) {
-        let confirm = if sign.is_certain { 1 } else { self.confirm(subject, sign.status) };
+        // The targets may be starting as well as this host.
+        let more = u32::from(subject.target().is_some() && self.is_starting(now));
+        let confirm = match sign.proof {
+            Proof::Certain => Some(1 + more),
+            Proof::Reports => Some(self.confirm(subject, sign.status) + more),
+            Proof::Lasting(_) => None,
+        };
         let (is_new, alert) = match self.alerts.entry(subject.clone()) {
             Entry::Occupied(held) => (false, held.into_mut()),
             Entry::Vacant(free) => (true, free.insert(Alert::new(subject.clone(), now))),
@@ -241,15 +323,20 @@ impl Notifier {
             record.acknowledged = record.acknowledged.take().filter(|held| held.status >= sign.status);
         }
         (alert.awaits, alert.seen) = (None, Some(now.moment));
-        alert.streak = if alert.record.state == AlertState::Pending { alert.streak + 1 } else { 0 };
-        if alert.record.state == AlertState::Pending && alert.streak >= confirm {
-            alert.fire(now);
-            self.actions.push(Action::Firing(subject.clone()));
-            let explained = alert.record.suppressed_by.clone();
-            self.actions.extend(explained.map(|by| Action::Suppressed(subject.clone(), by)));
+        let is_pending = alert.record.state == AlertState::Pending;
+        alert.streak = if is_pending && confirm.is_some() { alert.streak + 1 } else { 0 };
+        alert.lasts_until = match sign.proof {
+            Proof::Lasting(long) if is_pending => Some(now.moment_of(alert.record.since).after(long)),
+            _ => None,
+        };
+        self.timers.extend(alert.lasts_until.filter(|at| *at > now.moment).map(|at| (at, subject.clone())));
+        let is_confirmed = confirm.is_some_and(|confirm| alert.streak >= confirm) || alert.has_lasted(now.moment);
+        if is_pending && is_confirmed {
+            self.actions.extend(alert.fire(now));
         }
         // The texts about a target may change with each report, and its known state has them as well.
         let is_other = is_reworded && subject.target().is_none();
+        let fires_now = was != AlertState::Firing && alert.record.state == AlertState::Firing;
         let is_stored = is_new || is_other || was != alert.record.state || had.0 != alert.record.status;
         if is_stored || had != (alert.record.status, alert.streak, alert.awaits) {
             self.unsettled.insert(subject.clone());
@@ -259,6 +346,9 @@ impl Notifier {
         }
         if was == AlertState::Resolved {
             self.unsettle_dependents(subject);
+        }
+        if fires_now {
+            self.await_parent(subject, now);
         }
     }
 
@@ -277,7 +367,7 @@ impl Notifier {
     }
 
     /// Ends the episode of an alert. An alert that was never confirmed and never notified is forgotten.
-    fn end(&mut self, subject: &Subject, resolution: Resolution, now: Now) {
+    pub(super) fn end(&mut self, subject: &Subject, resolution: Resolution, now: Now) {
         let Some(alert) = self.alerts.get(subject).filter(|alert| alert.is_open()) else { return };
         let AlertRecord { state, notified, changes, .. } = &*alert.record;
         let is_news = *state == AlertState::Firing || !notified.is_empty() || !changes.is_empty();

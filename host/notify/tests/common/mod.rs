@@ -14,11 +14,18 @@ use std::time::Duration;
 /// The wall clock at the start of the process: 1 March 2026.
 const START: i64 = 1_772_323_200_000;
 
+/// How long an alert waits for one that explains it.
+pub(crate) const PARENT_WAIT: Duration = Duration::from_secs(30);
+/// How long something is unknown or missing before that alerts.
+pub(crate) const VAGUE_AFTER: Duration = Duration::from_secs(15 * 60);
+
 /// A report: each dependency with its status, and what some of them run on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
     pub(crate) statuses: BTreeMap<String, Status>,
     pub(crate) runs_on: BTreeMap<String, Vec<String>>,
+    /// Dependencies that an earlier report had.
+    pub(crate) missing: Vec<String>,
     /// Dependencies that were removed on purpose.
     pub(crate) gone: Vec<String>,
     /// The title and the message of what is unhealthy. Without a message, it is "it broke".
@@ -27,17 +34,21 @@ pub(crate) struct Report {
 
 impl Reading for Report {
     fn findings(&self) -> Vec<Finding<'_>> {
-        let unhealthy = self.statuses.iter().filter(|(_, status)| matches!(status, Status::Critical | Status::Warning));
         let (title, message) = (self.texts.0, self.texts.1.or(Some("it broke")));
-        unhealthy
-            .map(|(name, status)| Finding { dependency: name, status: *status, title, message, link: None })
+        (self.statuses.keys().chain(&self.missing))
+            .map(|name| Finding { dependency: name, health: self.health(name), title, message, link: None })
+            .filter(|finding| finding.health != Health::Healthy)
             .collect()
+    }
+
+    fn empty(&self) -> Option<String> {
+        self.statuses.is_empty().then(|| "its report has no dependency".to_owned())
     }
 
     fn health(&self, dependency: &str) -> Health {
         match self.statuses.get(dependency) {
             None if self.gone.iter().any(|name| name == dependency) => Health::Gone,
-            None => Health::Missing,
+            None => Health::Missing(Timestamp::from_millis(START)),
             Some(Status::Ok) => Health::Healthy,
             Some(Status::Unknown) => Health::Unknown,
             Some(status) => Health::Unhealthy(*status),
@@ -104,6 +115,8 @@ pub(crate) fn target(name: &str) -> TargetSpec {
         depends_on: Vec::new(),
         is_enabled: true,
         alerts_on_warnings: false,
+        unknown_after: Some(VAGUE_AFTER),
+        missing_after: Some(VAGUE_AFTER),
     }
 }
 
@@ -120,7 +133,8 @@ pub(crate) fn settings(routes: Vec<Route>) -> Settings {
     let names = routes.iter().flat_map(|route| route.channels.clone());
     let channels = names.map(|name| (name, ChannelTraits::default())).collect();
     let (installation, address) = ("test".to_owned(), Some("https://polliwog.example".to_owned()));
-    Settings { routes, channels, confirm: 2, recover: 2, installation, address }
+    let (parent_wait, startup_grace) = (PARENT_WAIT, Duration::ZERO);
+    Settings { routes, channels, confirm: 2, recover: 2, parent_wait, startup_grace, installation, address }
 }
 
 /// One route for everything to the channel `ops`.

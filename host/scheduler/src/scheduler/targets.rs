@@ -27,12 +27,16 @@ impl Scheduler {
             // spread together with the overdue ones; otherwise they would all be due at once.
             let too_far = target.schedule.due > target.latest_due(&self.settings, now);
             let due = target.schedule.due <= now;
-            if too_far {
+            // The cause may have been corrected while the host was down: a secret in the environment can only be
+            // changed by a restart.
+            let is_dead =
+                target.spec.enabled && target.schedule.dead.is_some() && self.settings.profile.has_dead_letters();
+            if too_far || is_dead {
                 target.schedule.due = now;
             }
             let slot = self.insert(target);
             self.settle(slot, now);
-            if first || due || too_far {
+            if first || due || too_far || is_dead {
                 overdue.push(slot);
             }
         }

@@ -23,11 +23,13 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 }
 
 /// The keys of a definition whose names differ between the API and the file.
-const RENAMED: [(&str, &str); 4] = [
+const RENAMED: [(&str, &str); 6] = [
     ("hostHeader", "host_header"),
     ("minInterval", "min_interval"),
     ("maxInterval", "max_interval"),
     ("dependsOn", "depends_on"),
+    ("unknownAfter", "unknown_after"),
+    ("missingAfter", "missing_after"),
 ];
 
 /// The definition of a target. Durations are texts such as `10s`.
@@ -81,6 +83,12 @@ pub(super) struct DefinitionWire {
     /// Whether dependencies with a warning alert, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<bool>,
+    /// How long a dependency is unknown, or the report has none, before that alerts; "never" if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_after: Option<String>,
+    /// How long a dependency is missing before that alerts; "never" if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_after: Option<String>,
     /// The targets, or dependencies of them as `target/dependency`, that the target needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     depends_on: Vec<String>,

@@ -3,7 +3,7 @@
 use crate::status::TargetStatus;
 use crate::wire::time;
 use maud::{Markup, html};
-use model::{BreakerState, DependencyState, Place, Status, TargetState, Timestamp};
+use model::{BreakerState, DependencyState, Place, Status, TargetState, Timestamp, no_dependency};
 
 /// A command that a button sends to the API.
 pub(super) struct Command<'a> {
@@ -139,6 +139,9 @@ pub(super) fn reason(target: &TargetState, status: TargetStatus) -> Option<Strin
         let reason = message.map(|message| format!(": {message}")).unwrap_or_default();
         let others = if more > 0 { format!(", and {more} more") } else { String::new() };
         return Some(format!("{}{reason}{others}", named(first)));
+    }
+    if present().next().is_none() && status == TargetStatus::Unknown {
+        return Some(no_dependency(&target.observed.warnings));
     }
     let missing = target.observed.dependencies.iter().find(|d| d.record.missing_since.is_some());
     missing.map(|dependency| format!("{} is missing", named(dependency)))

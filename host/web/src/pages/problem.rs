@@ -54,6 +54,10 @@ pub(super) fn found<'a>(chosen: &[Chosen<'a>]) -> Vec<Problem<'a>> {
             found.push(Problem { rank, since, target, status, dependency, on_it: 0 });
         }
         fold_children(&mut found, first);
+        if found.len() == first && !matches!(status, TargetStatus::Ok | TargetStatus::Pending) {
+            let rank = Condition::Unknown.urgency();
+            found.push(Problem { rank, since: None, target, status, dependency: None, on_it: 0 });
+        }
     }
     found.sort_by_key(|problem| (problem.rank, Reverse(problem.since)));
     found
@@ -152,7 +156,7 @@ pub(super) fn row(problem: &Problem<'_>, with_link: bool) -> Markup {
                     None => {
                         @match reason(target, *status) { Some(why) => (why), None => (state(target)) }
                         @let stale = target.observed.dependencies.len();
-                        @if stale > 0 { " " small { "stale dependencies: " (stale) } }
+                        @if stale > 0 && *status != TargetStatus::Unknown { " " small { "stale dependencies: " (stale) } }
                     }
                 }
             }
@@ -163,6 +167,19 @@ pub(super) fn row(problem: &Problem<'_>, with_link: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_that_is_not_ok_is_listed_although_no_dependency_is() {
+        use crate::status::tests::{target, with};
+        let mut state =
+            with(target("shop"), |observed| observed.warnings = vec!["member \"db\" is skipped".to_owned()]);
+        state.schedule.last_success = Some(Timestamp::from_millis(1));
+        let state = Arc::new(state);
+        let status = TargetStatus::of(&state);
+        assert_eq!(status, TargetStatus::Unknown);
+        let row = row(&found(&[(status, &state)])[0], true).into_string();
+        assert!(row.contains("its report has no dependency: member"), "{row}");
+    }
     use crate::status::tests::{dependency, target, with};
 
     fn named(name: &str, status: Status, runs_on: Option<&str>) -> DependencyState {

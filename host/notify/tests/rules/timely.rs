@@ -1,0 +1,103 @@
+//! When a message is sent: at once where it is news, and later where something else may explain it.
+
+use super::*;
+use common::PARENT_WAIT;
+
+/// The seconds until a channel hears something; `None` if it does not within an hour.
+fn seconds_until_news(world: &mut World) -> Option<u64> {
+    (1..3600).find(|_| {
+        world.advance(1);
+        !world.heard.is_empty()
+    })
+}
+
+#[test]
+fn a_recovery_and_the_first_failure_of_something_else_wait_only_for_the_group() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    assert_eq!(seconds_until_news(&mut world), Some(10));
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    let both = [("db", Critical), ("web", Critical)];
+    world.observe("a", &both);
+    world.observe("a", &both);
+    assert_eq!(seconds_until_news(&mut world), Some(10));
+    assert_eq!(world.news(), heard(&[("a/web", Firing)]));
+    let well = [("db", Ok), ("web", Critical)];
+    world.observe("a", &well);
+    world.observe("a", &well);
+    assert_eq!(seconds_until_news(&mut world), Some(10));
+    assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+    // It failed a moment ago and waits for the interval: an alert that comes and goes is not heard each time.
+    let again = |world: &mut World, status| {
+        world.observe("a", &[("db", status), ("web", Critical)]);
+        world.observe("a", &[("db", status), ("web", Critical)]);
+    };
+    again(&mut world, Critical);
+    world.advance(200);
+    assert_eq!(world.news(), []);
+    world.advance(100);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+}
+
+#[test]
+fn news_overtake_what_waits_for_the_interval() {
+    let mut world = world(&["a"]);
+    for status in [Critical, Ok, Critical] {
+        confirm(&mut world, "a", status);
+        world.advance(20);
+    }
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/db", Resolved)]), "the third waits");
+    let both = [("db", Critical), ("web", Critical)];
+    world.observe("a", &both);
+    world.observe("a", &both);
+    world.advance(10);
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/web", Firing)]), "both in one message");
+}
+
+#[test]
+fn a_parent_that_fails_a_moment_later_than_its_child_explains_it() {
+    for (delay, expected) in [
+        (0, &[("router/db", Firing)][..]),
+        (20, &[("router/db", Firing)]),
+        (PARENT_WAIT.as_secs() + 60, &[("nas/db", Firing), ("router/db", Firing)]),
+    ] {
+        let needs_router = TargetSpec { depends_on: vec![(id("router"), None)], ..target("nas") };
+        let mut world = World::new(settings(one_route()), vec![target("router"), needs_router]);
+        confirm(&mut world, "router", Ok);
+        confirm(&mut world, "nas", Critical);
+        world.advance(delay);
+        confirm(&mut world, "router", Critical);
+        world.advance(600);
+        assert_eq!(world.news(), heard(expected), "{delay} s later");
+    }
+    // Without a parent, nothing waits.
+    let mut alone = world(&["nas"]);
+    confirm(&mut alone, "nas", Critical);
+    assert_eq!(seconds_until_news(&mut alone), Some(10));
+}
+
+#[test]
+fn after_the_start_a_failure_needs_one_more_report_and_all_are_one_message() {
+    let grace = Settings { startup_grace: Duration::from_secs(120), ..settings(one_route()) };
+    let names = ["a", "b", "c", "d"];
+    let mut world = World::new(grace, names.iter().map(|name| target(name)).collect());
+    for name in names {
+        confirm(&mut world, name, Critical);
+    }
+    world.fail("d", true, Some("refused"));
+    assert!(world.records.values().all(|record| record.state == AlertState::Pending), "two reports are not enough");
+    for name in names {
+        world.observe(name, &[("db", Critical)]);
+    }
+    world.advance(15);
+    assert_eq!((world.notifications.len(), world.heard.len()), (1, 4), "one message: {:?}", world.heard);
+    world.advance(120);
+    world.news();
+    // Later, each target has its own message, after two reports.
+    for name in names {
+        world.observe(name, &[("db", Critical), ("web", Critical)]);
+        world.observe(name, &[("db", Critical), ("web", Critical)]);
+    }
+    world.advance(15);
+    assert_eq!((world.notifications.len(), world.heard.len()), (5, 4));
+}
