@@ -205,7 +205,8 @@ impl Reading {
 
     /// Reads the status of the whole. While a part is critical, it runs on that: both say the same.
     fn overall(&mut self, path: &Path, body: &Node<'_>) -> Dependency {
-        let name = path.steps.last().map_or("", String::as_str);
+        let last = path.steps.last().map(|step| step.trim()).filter(|step| !step.is_empty());
+        let name = last.unwrap_or("status");
         let found = worst_of(path, body, &|found| severity(&found.to_js()?)).flatten();
         let dependency = match found {
             Some(status) => Dependency::new(name, status),
