@@ -4,7 +4,7 @@ use crate::prepare::Targets;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::{AlertsConfig, Config};
-use model::{AlertRecord, Class, Delivery, DependencyRecord, Kind, Status, TargetId, no_dependency};
+use model::{AlertRecord, Class, Delivery, DependencyState, Kind, Status, TargetId, no_dependency};
 use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, Settings, Silence, TargetSpec};
 use sandbox::Role;
 use std::cell::OnceCell;
@@ -141,30 +141,29 @@ impl<'a> KnownReading<'a> {
         Self { known, kind, places: OnceCell::new() }
     }
 
-    fn get(&self, name: &str) -> Option<&'a DependencyRecord> {
+    fn get(&self, name: &str) -> Option<&'a DependencyState> {
         let dependencies = &self.known.dependencies;
         if dependencies.len() <= FEW {
-            let mut records = dependencies.iter().map(|dependency| &*dependency.record);
-            return records.find(|record| record.reported.name == name);
+            return dependencies.iter().find(|dependency| dependency.record.reported.name == name);
         }
         let places = self.places.get_or_init(|| {
             let names = dependencies.iter().map(|dependency| dependency.record.reported.name.as_str());
             names.enumerate().map(|(place, name)| (name, place)).collect()
         });
-        places.get(name).map(|place| &*dependencies[*place].record)
+        places.get(name).map(|place| &dependencies[*place])
     }
 
-    fn present(&self) -> impl Iterator<Item = &'a DependencyRecord> {
-        let records = self.known.dependencies.iter().map(|dependency| &*dependency.record);
-        records.filter(|record| record.missing_since.is_none())
+    fn present(&self) -> impl Iterator<Item = &'a DependencyState> {
+        self.known.dependencies.iter().filter(|dependency| dependency.record.missing_since.is_none())
     }
 }
 
-fn health(record: &DependencyRecord) -> Health {
+fn health(DependencyState { record, volatile }: &DependencyState) -> Health {
     if let Some(since) = record.missing_since {
         return Health::Missing(since);
     }
     match record.reported.status {
+        _ if volatile.is_expired => Health::Unknown,
         _ if record.reported.skipped => Health::Healthy,
         Status::Ok => Health::Healthy,
         Status::Unknown => Health::Unknown,
@@ -174,16 +173,18 @@ fn health(record: &DependencyRecord) -> Health {
 
 impl Reading for KnownReading<'_> {
     fn findings(&self) -> Vec<Finding<'_>> {
-        let records = self.known.dependencies.iter().map(|dependency| &*dependency.record);
-        let findings = records.filter_map(|record| match health(record) {
-            Health::Healthy | Health::Gone => None,
-            health => Some(Finding {
-                dependency: &record.reported.name,
-                health,
-                title: record.reported.title.as_deref(),
-                message: record.reported.error_message.as_deref(),
-                link: record.reported.link.as_deref(),
-            }),
+        let findings = self.known.dependencies.iter().filter_map(|dependency| {
+            let reported = &dependency.record.reported;
+            match health(dependency) {
+                Health::Healthy | Health::Gone => None,
+                health => Some(Finding {
+                    dependency: &reported.name,
+                    health,
+                    title: reported.title.as_deref(),
+                    message: reported.error_message.as_deref(),
+                    link: reported.link.as_deref(),
+                }),
+            }
         });
         findings.collect()
     }
@@ -197,12 +198,12 @@ impl Reading for KnownReading<'_> {
     }
 
     fn runs_on(&self, dependency: &str) -> &[String] {
-        let record = self.get(dependency).filter(|record| !record.reported.independent);
-        record.map_or(&[], |record| &record.reported.runs_on)
+        let reported = self.get(dependency).map(|found| &found.record.reported);
+        reported.filter(|reported| !reported.independent).map_or(&[], |reported| &reported.runs_on)
     }
 
     fn is_down(&self) -> bool {
-        let is_critical = |record: &DependencyRecord| health(record) == Health::Unhealthy(Status::Critical);
+        let is_critical = |found: &DependencyState| health(found) == Health::Unhealthy(Status::Critical);
         if let Some((_, main)) = MAIN.iter().find(|(kind, _)| *kind == self.kind.as_str()) {
             return self.get(main).is_some_and(is_critical);
         }

@@ -111,6 +111,20 @@ impl Alert {
         is_settled && is_same && ancestors.is_empty()
     }
 
+    /// How much the alert says: its status, where a missing dependency is as bad as an unknown one.
+    pub(crate) fn severity(&self) -> Status {
+        if is_absence(&self.record) { self.record.status.max(Status::Unknown) } else { self.record.status }
+    }
+
+    /// Confirms a pending alert at a time, unless that is set already. Returns the time if it is new.
+    pub(crate) fn confirm_at(&mut self, at: Moment) -> Option<Moment> {
+        if self.record.state != AlertState::Pending || self.lasts_until.is_some() {
+            return None;
+        }
+        self.lasts_until = Some(at);
+        self.lasts_until
+    }
+
     /// Whether a pending alert is confirmed now because it has lasted.
     pub(crate) fn has_lasted(&self, now: Moment) -> bool {
         self.record.state == AlertState::Pending && self.lasts_until.is_some_and(|until| until <= now)

@@ -82,7 +82,7 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
                     let noun = if record.subject.class() == Class::Channel { "channel" } else { "target" };
                     format!("over because the {noun} was removed, after {lasted}")
                 }
-                Resolution::Disabled => format!("over because the target was disabled, after {lasted}"),
+                Resolution::Disabled => format!("over because it was disabled, after {lasted}"),
             }
         }
     }

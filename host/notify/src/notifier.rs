@@ -36,7 +36,7 @@ struct Target {
 pub struct Notifier {
     settings: Settings,
     /// When the process began.
-    started: Moment,
+    started: Now,
     silences: Vec<Silence>,
     /// The places of the active silences in `silences`.
     active: Vec<usize>,
@@ -75,7 +75,7 @@ impl Notifier {
     ) -> Self {
         let mut notifier = Self {
             settings,
-            started: now.moment,
+            started: now,
             silences: Vec::new(),
             active: Vec::new(),
             silence_change: None,

@@ -211,6 +211,10 @@ impl Run {
         // Reports in a row are counted in memory only: the count begins again, but for the first report of an alert.
         for told in self.naive.told.values_mut() {
             told.streak = if told.is_firing { 0 } else { told.streak.min(1) };
+            if told.streak > 0 {
+                // The time since which a pending alert is unknown is in memory only.
+                told.vague_since = None;
+            }
             told.is_armed = false;
         }
     }
@@ -342,7 +346,8 @@ impl Run {
             }
         }
         for (subject, Told { is_firing, streak, .. }) in &self.naive.told {
-            if *is_firing && *streak == 0 && subject.name() != "d" && !self.is_suppressed(subject) {
+            let is_known = self.world.record(subject).is_some_and(|record| record.acknowledged.is_some());
+            if *is_firing && *streak == 0 && subject.name() != "d" && !self.is_suppressed(subject) && !is_known {
                 let heard = last.get(&("ops", subject));
                 if !matches!(heard, Some(AlertEvent::Firing | AlertEvent::Repeated)) {
                     return Err(format!("{subject} fires, and ops heard {heard:?} of it last"));

@@ -10,7 +10,7 @@ use model::{
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The limit on missing dependencies per target; beyond it, those missing longest are forgotten.
+/// The limit on missing dependencies per target; beyond it, those that were well and are missing longest are forgotten.
 const MISSING: usize = 1_000;
 /// A prefix may have up to this many slashes, so that 25,000 names of only slashes do not block a lane.
 const PREFIX_DEPTH: usize = 16;
@@ -298,15 +298,19 @@ impl KnownState {
 
     /// Forgets the dependencies missing longest, beyond the limit.
     fn forget_surplus(&mut self, changes: &mut Changes) {
-        let mut missing: Vec<(Timestamp, String)> = (self.dependencies.iter())
-            .filter_map(|dependency| Some((dependency.record.missing_since?, dependency.record.reported.name.clone())))
+        // Those that were well first: the others may have an alert.
+        let urgency =
+            |record: &DependencyRecord| if record.reported.skipped { Status::Ok } else { record.reported.status };
+        let mut missing: Vec<(Status, Timestamp, String)> = (self.dependencies.iter())
+            .map(|dependency| &dependency.record)
+            .filter_map(|record| Some((urgency(record), record.missing_since?, record.reported.name.clone())))
             .collect();
         if missing.len() <= MISSING {
             return;
         }
         missing.sort_unstable();
         missing.truncate(missing.len() - MISSING);
-        self.forget(missing.into_iter().map(|(_, name)| name).collect(), changes);
+        self.forget(missing.into_iter().map(|(.., name)| name).collect(), changes);
     }
 
     fn target_record(&self) -> TargetRecord {

@@ -19,6 +19,9 @@ use redirect::{Stopped, origin};
 use settings::Settings;
 use std::time::Duration;
 
+/// The beginning and the end of the message about an intermediate certificate that has expired.
+const INTERMEDIATE: &str = "the intermediate certificate";
+const EXPIRED: &str = "has expired: renew it";
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The plugin for kind `http`.
@@ -46,7 +49,7 @@ impl Poller for Http {
             Ok(response) => Ok(answered(&settings, &response)),
             Err(Stopped::Elsewhere(to, error)) => Ok(redirected_elsewhere(target, &settings, &to, error)),
             Err(Stopped::Unsent(error)) => Err(error.into()),
-            Err(Stopped::Unanswered(error)) => Ok(unanswered(target, &settings, &error)),
+            Err(Stopped::Unanswered(error)) => Ok(unanswered(&settings, &error)),
         }
     }
 }
@@ -57,9 +60,33 @@ fn answered(settings: &Settings, response: &Response) -> Report {
     let mut report: Report = [status(settings, response)].into_iter().collect();
     report.dependencies.extend(body(settings, response));
     report.dependencies.extend(latency(settings, response.latency()));
-    let session = response.tls();
-    report.dependencies.extend(session.and_then(|session| certificate(settings, &session, clock::now())));
+    let found = response.tls().and_then(|session| certificate(settings, &session, clock::now()));
+    if found.is_none() {
+        // A redirect may lead to https at another time.
+        report.keep("certificate");
+    }
+    report.dependencies.extend(found.map(accepted));
+    without_unchecked(settings, report)
+}
+
+/// Says which checks are no longer wanted, so that their last state does not count as missing.
+fn without_unchecked(settings: &Settings, mut report: Report) -> Report {
+    for (name, is_checked) in [("body", settings.checks_body()), ("latency", settings.checks_latency())] {
+        if !is_checked {
+            report.remove(name);
+        }
+    }
     report
+}
+
+/// The certificates of an answer were accepted: an intermediate one that has expired is not needed.
+fn accepted(found: Dependency) -> Dependency {
+    match found.error_message.as_deref() {
+        Some(why) if why.starts_with(INTERMEDIATE) && why.ends_with(EXPIRED) => {
+            Dependency { status: Status::Warning, ..found }
+        }
+        _ => found,
+    }
 }
 
 /// Returns the report for a redirect to a URL that the host refused to request.
@@ -70,12 +97,12 @@ fn redirected_elsewhere(target: &Endpoint, settings: &Settings, to: &str, error:
         _ => "correct the server's redirect, or expect its status".to_owned(),
     };
     let message = format!("it redirects to {to}, which is refused ({}): {remedy}", error.message);
-    unanswered(target, settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
+    unanswered(settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
 }
 
 /// Returns the report without an answer. The other checks are unknown. The last known certificate is kept, unless the
 /// server showed one.
-fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Report {
+fn unanswered(settings: &Settings, error: &HttpError) -> Report {
     let failed = Dependency {
         error: Some(value!({ "code": error.code }).to_string()),
         ..part(Dependency::critical("response", error.message.as_str()), "rest")
@@ -90,10 +117,9 @@ fn unanswered(target: &Endpoint, settings: &Settings, error: &HttpError) -> Repo
             let problem = session.as_ref().and_then(|session| session.problem.as_deref());
             report.dependencies.push(shown(found, problem));
         }
-        None if target.url.starts_with("https:") => report.kept.push("certificate".to_owned()),
-        None => {}
+        None => report.keep("certificate"),
     }
-    report
+    without_unchecked(settings, report)
 }
 
 fn status(settings: &Settings, response: &Response) -> Dependency {
@@ -155,13 +181,13 @@ fn certificate(settings: &Settings, session: &TlsSession, now: i64) -> Option<De
     let first = others.fold(leaf, |first, other| if other.not_after < first.not_after { other } else { first });
     let what = match std::ptr::eq(first, leaf) {
         true => "the certificate".to_owned(),
-        false => format!("the intermediate certificate {:?}", first.subject),
+        false => format!("{INTERMEDIATE} {:?}", first.subject),
     };
     let left = first.not_after.saturating_sub(now);
     let days = left / DAY_MS;
     let not_yet = [leaf, first].into_iter().any(|found| now < found.not_before);
     let checked = if left <= 0 {
-        Dependency::critical("certificate", format!("{what} has expired: renew it"))
+        Dependency::critical("certificate", format!("{what} {EXPIRED}"))
     } else if not_yet {
         Dependency::critical("certificate", format!("{what} is not valid yet: check the clocks"))
     } else if days < i64::from(settings.certificate_critical_days) {

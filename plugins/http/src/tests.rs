@@ -74,7 +74,7 @@ fn of_all_certificates_that_are_sent_the_first_expiry_counts() {
             Some("the intermediate certificate \"CN=i\" expires in 5 days"),
         ),
         (vec![expiring("CN=i", "CN=root", 20)], Status::Warning, Some("expires in 20 days: renew it soon")),
-        (vec![expiring("CN=i", "CN=root", -1)], Status::Critical, Some("has expired")),
+        (vec![expiring("CN=i", "CN=root", -1)], Status::Warning, Some("has expired")),
         (vec![expiring("CN=i", "CN=root", 400), expiring("CN=root", "CN=root", -9)], Status::Ok, None),
     ] {
         let chain = [vec![leaf.clone()], others].concat().join(",");

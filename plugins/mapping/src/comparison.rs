@@ -5,6 +5,7 @@ use crate::tree::{Node, js_number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor, value};
 use regex_lite::Regex;
+use std::cell::OnceCell;
 use std::fmt;
 
 /// A path, or a comparison of the value at a path.
@@ -67,6 +68,10 @@ pub struct Comparison {
     /// The text matches this regular expression somewhere, with regard to case. `(?i)` ignores it, `^` and `$` are the
     /// ends.
     pub matches: Option<String>,
+    /// The compiled expression: there may be thousands of elements.
+    #[serde(skip)]
+    #[schemars(skip)]
+    compiled: OnceCell<Option<Regex>>,
 }
 
 /// A text, a number or a boolean.
@@ -171,7 +176,7 @@ impl Comparison {
         holds &= !self.none_of.as_ref().is_some_and(|list| list.iter().any(is));
         holds &= self.contains.as_ref().is_none_or(has) && !self.excludes.as_ref().is_some_and(has);
         if let Some(pattern) = &self.matches {
-            holds &= Regex::new(pattern).ok()?.is_match(&text);
+            holds &= self.compiled.get_or_init(|| Regex::new(pattern).ok()).as_ref()?.is_match(&text);
         }
         Some(holds)
     }

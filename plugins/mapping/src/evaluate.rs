@@ -125,6 +125,10 @@ impl Reading {
             let dependency = self.dependency(fields, item);
             return self.dependencies.push(dependency);
         }
+        if matches!(place, Place::Index(_)) && !value.is_null() {
+            let why = format!("it is {}, and not a JSON object", shortened(&value.to_json()));
+            return self.dependencies.push(Dependency::unknown(place.name(), why));
+        }
         self.warnings.insert(format!("{place} is skipped: it is not a JSON object"));
         if let Some(text) = value.as_text()
             && word(text).is_some_and(|status| status != Status::Ok)

@@ -98,13 +98,12 @@ fn clamav(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdi
 /// Evaluates spam rules. They are downloaded once a night, at a varying time, so newer rules alone are not a failure.
 fn spamassassin(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdict, Error> {
     let limits = context.settings.filters.rules();
-    let (mut behind, mut unsaid) = (Vec::new(), Vec::new());
+    let (mut behind, mut unsaid, mut early) = (Vec::new(), Vec::new(), None);
     for channel in answer.list::<Channel>(&mut context.diagnostics)? {
         let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
         let updated = context.diagnostics.number(&channel.last_updated, || format!("last_updated of {name}"));
-        if let Some(verdict) = updated.and_then(|at| context.future(at, &format!("the update of {name} on {node}"))) {
-            return Ok(verdict);
-        }
+        let future = updated.and_then(|at| context.future(at, &format!("the update of {name} on {node}")));
+        early = early.or(future);
         let is_old = updated.is_none_or(|at| limits.evaluate((context.seconds() - at) / 3600.0).0 != Status::Ok);
         match context.diagnostics.flag(&channel.update_avail, || format!("update_avail of {name}")) {
             Some(true) if !is_old => {}
@@ -120,7 +119,7 @@ fn spamassassin(context: &mut PollContext, node: &str, answer: Answer) -> Result
         ));
     }
     if behind.is_empty() {
-        return Ok((Status::Ok, None));
+        return Ok(early.unwrap_or((Status::Ok, None)));
     }
     let what = list(&behind);
     let why = format!(

@@ -111,7 +111,7 @@ impl<'a> Item<'a> {
 }
 
 /// An element of the array. The body is scanned once: unparsed elements would be scanned again.
-#[expect(clippy::large_enum_variant, reason = "nearly all elements are items")]
+#[cfg_attr(not(target_family = "wasm"), expect(clippy::large_enum_variant, reason = "nearly all elements are items"))]
 enum Element<'a> {
     Item(Item<'a>),
     Nothing,

@@ -106,7 +106,10 @@ impl<S, M: PluginMemory> PollContext<S, M> {
     /// Returns a verdict if a past event, such as "its newest backup", is in the future: with a clock that is wrong,
     /// its age would look fresh for as long as the clock is ahead.
     pub fn future(&self, at: f64, what: &str) -> Option<Verdict> {
-        let when = crate::moment(at).filter(|_| at > self.seconds() + CLOCK_DIFFERENCE)?;
+        if at <= self.seconds() + CLOCK_DIFFERENCE {
+            return None;
+        }
+        let when = crate::moment(at).unwrap_or_else(|| "a year after 9999".to_owned());
         let why =
             format!("{what} is of {when}, which is in the future: compare the clocks of the server and of this host");
         Some((Status::Unknown, Some(why)))

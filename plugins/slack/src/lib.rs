@@ -16,6 +16,8 @@ pub struct Slack;
 pub struct Settings {
     /// Text before each critical message, for example `<!channel>`.
     pub mention: String,
+    /// Whether any answer with status 2xx means that the message was taken: for services that answer otherwise.
+    pub any_answer: bool,
 }
 
 impl Notifier for Slack {
@@ -34,10 +36,13 @@ impl Notifier for Slack {
 
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let response = http::Request::post_json("", &body(&settings, notification)).send()?;
-        refused(&response.text())?;
+        if !matches!(response.status(), 408 | 425 | 429 | 500..) {
+            refused(&response.text())?;
+        }
+        let any = settings.any_answer;
         let is_taken = |text: &str, answer: &Value| {
             let says = |key: &str, word: Value| answer[key] == word;
-            text.eq_ignore_ascii_case("ok")
+            any || text.eq_ignore_ascii_case("ok")
                 || says("ok", true.into())
                 || says("success", true.into())
                 || says("result", "success".into())
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_request_has_the_documented_fields() {
-        let settings = Settings { mention: "<!here>".to_owned() };
+        let settings = Settings { mention: "<!here>".to_owned(), any_answer: false };
         let sent = body(&settings, &notification(&[Event::Firing]));
         let expected = json!({
             "text": "<!here> *<http://polliwog.lan/targets/shop|Critical: Database (Shop)>*",

@@ -24,6 +24,8 @@ pub struct Webhook;
 pub struct Settings {
     /// Headers of the request. `${secret.NAME}` is replaced by a secret of the channel.
     pub headers: BTreeMap<String, String>,
+    /// Whether any answer with status 2xx means that the message was taken, also a page for people.
+    pub any_answer: bool,
     /// A template of the body; without it, the body is JSON.
     pub template: Option<String>,
     /// The media type of the template's text.
@@ -64,7 +66,7 @@ impl Notifier for Webhook {
         };
         let request = request.header("idempotency-key", &notification.id).configured_headers(&settings.headers);
         let response = request.send()?;
-        let is_page = response.is_page();
+        let is_page = response.is_page() && !settings.any_answer;
         response.confirmed("a webhook", |_, _| !is_page).map(drop)
     }
 }

@@ -95,7 +95,11 @@ impl Notifier {
     /// Returns the open alert that explains this one.
     fn suppressor(&self, subject: &Subject, alert: &Alert) -> Option<Subject> {
         let target = subject.target()?;
-        let is_open = |subject: &Subject| self.alerts.get(subject).is_some_and(Alert::is_open);
+        // An alert that says less than this one, for example that something is unknown, does not explain it.
+        let least = alert.severity();
+        let is_open = |subject: &Subject| {
+            self.alerts.get(subject).is_some_and(|other| other.is_open() && other.severity() >= least)
+        };
         if subject.dependency_name().is_some() {
             let itself = Subject::Target(target.clone());
             if is_open(&itself) {
@@ -209,6 +213,8 @@ impl Notifier {
             AlertState::Pending => None,
             AlertState::Resolved => Some(AlertEvent::Resolved).filter(|_| is_notified),
             AlertState::Firing if !is_free || alert.streak > 0 => None,
+            // An operator has seen it.
+            AlertState::Firing if notified.is_none() && record.acknowledged.is_some() => None,
             AlertState::Firing => match notified {
                 Some((AlertEvent::Firing, status)) if record.status <= status => {
                     let repeat = route.and_then(|route| self.repeat_at(alert, channel, route));
@@ -245,7 +251,7 @@ impl Notifier {
 
     /// Whether the process began a short time ago.
     pub(super) fn is_starting(&self, now: Now) -> bool {
-        now.moment.since(self.started) < self.settings.startup_grace
+        now.moment.since(self.started.moment) < self.settings.startup_grace
     }
 
     /// When a channel hears again of an alert that still fires.

@@ -126,6 +126,7 @@ impl Notifier {
             self.place(&subject, reading);
             match subject.dependency_name().map(|name| reading.health(name)) {
                 Some(Health::Missing(since)) => self.miss(&subject, since, now),
+                Some(Health::Unknown) if unknown_after.is_none() => self.end_vague(&subject, now),
                 Some(Health::Gone) => self.end(&subject, Resolution::Gone, now),
                 Some(Health::Unhealthy(Status::Critical)) => {}
                 Some(Health::Unhealthy(Status::Warning)) if warns => {}
@@ -146,11 +147,12 @@ impl Notifier {
     fn report_itself(&mut self, target: &TargetId, name: &str, empty: Option<(String, Duration)>, now: Now) {
         let subject = Subject::Target(target.clone());
         let is_open = |alert: &&Alert| alert.is_open() && alert.record.status != Status::Unknown;
-        if empty.is_none() || self.alerts.get(&subject).filter(is_open).is_some() {
+        let was_unreachable = self.alerts.get(&subject).filter(is_open).is_some();
+        if empty.is_none() || was_unreachable {
             self.heal(&subject, Resolution::Recovered, now);
         }
-        let is_open = self.alerts.get(&subject).filter(is_open).is_some();
-        if let Some((message, after)) = empty.filter(|_| !is_open) {
+        // The end of one episode is not the beginning of the next, or no channel would hear of it.
+        if let Some((message, after)) = empty.filter(|_| !was_unreachable) {
             let (status, message, proof) = (Status::Unknown, Some(message.as_str()), Proof::Lasting(after));
             self.raise(&subject, Sign { status, title: name, message, link: None, proof }, now);
         }
@@ -168,6 +170,10 @@ impl Notifier {
             Health::Unknown if open.is_none_or(alert::is_vague) => {
                 Sign { status: Status::Unknown, title, message, link, proof }
             }
+            Health::Unknown => {
+                self.lose_sight(&subject, message, proof, now);
+                return Some(subject);
+            }
             Health::Missing(since) if open.is_none_or(|record| record.state == AlertState::Pending) => {
                 let message = alert::absence(since, message);
                 if open.is_some_and(|record| !alert::is_vague(record)) {
@@ -181,6 +187,26 @@ impl Notifier {
         };
         self.raise(&subject, sign, now);
         Some(subject)
+    }
+
+    /// An operator wants no alerts about what is unknown.
+    fn end_vague(&mut self, subject: &Subject, now: Now) {
+        if self.alerts.get(subject).is_some_and(|alert| alert.record.status == Status::Unknown) {
+            self.end(subject, Resolution::Disabled, now);
+        }
+    }
+
+    /// A dependency that was seen to be wrong is unknown. An alert that is pending is confirmed if that lasts.
+    fn lose_sight(&mut self, subject: &Subject, message: Option<&str>, proof: Proof, now: Now) {
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        if let Proof::Lasting(long) = proof {
+            let at = alert.confirm_at(now.moment.after(long));
+            self.timers.extend(at.map(|at| (at, subject.clone())));
+        }
+        if alert.record.state == AlertState::Firing && alert::is_absence(&alert.record) {
+            alert.record_mut().message = message.map(str::to_owned);
+            self.changed.insert(subject.clone());
+        }
     }
 
     /// A dependency is no longer reported. That ends no alert that fires.
@@ -290,13 +316,14 @@ impl Notifier {
 
     /// Something is wrong with a subject.
     fn raise(&mut self, subject: &Subject, sign: Sign<'_>, now: Now) {
-        // The targets may be starting as well as this host.
-        let more = u32::from(subject.target().is_some() && self.is_starting(now));
+        let is_starting = self.may_be_starting(subject, now);
+        let more = u32::from(is_starting);
         let confirm = match sign.proof {
             Proof::Certain => Some(1 + more),
             Proof::Reports => Some(self.confirm(subject, sign.status) + more),
             Proof::Lasting(_) => None,
         };
+        let grace = self.started.moment.after(self.settings.startup_grace);
         let (is_new, alert) = match self.alerts.entry(subject.clone()) {
             Entry::Occupied(held) => (false, held.into_mut()),
             Entry::Vacant(free) => (true, free.insert(Alert::new(subject.clone(), now))),
@@ -325,17 +352,22 @@ impl Notifier {
         (alert.awaits, alert.seen) = (None, Some(now.moment));
         let is_pending = alert.record.state == AlertState::Pending;
         alert.streak = if is_pending && confirm.is_some() { alert.streak + 1 } else { 0 };
-        alert.lasts_until = match sign.proof {
-            Proof::Lasting(long) if is_pending => Some(now.moment_of(alert.record.since).after(long)),
-            _ => None,
+        let lasts_until = match sign.proof {
+            Proof::Lasting(long) => alert.confirm_at(now.moment_of(alert.record.since).after(long)),
+            Proof::Certain if is_starting => alert.confirm_at(grace),
+            Proof::Certain | Proof::Reports => {
+                alert.lasts_until = None;
+                None
+            }
         };
-        self.timers.extend(alert.lasts_until.filter(|at| *at > now.moment).map(|at| (at, subject.clone())));
+        self.timers.extend(lasts_until.filter(|at| *at > now.moment).map(|at| (at, subject.clone())));
         let is_confirmed = confirm.is_some_and(|confirm| alert.streak >= confirm) || alert.has_lasted(now.moment);
         if is_pending && is_confirmed {
             self.actions.extend(alert.fire(now));
         }
         // The texts about a target may change with each report, and its known state has them as well.
         let is_other = is_reworded && subject.target().is_none();
+        let is_graver = had.0 != alert.record.status;
         let fires_now = was != AlertState::Firing && alert.record.state == AlertState::Firing;
         let is_stored = is_new || is_other || was != alert.record.state || had.0 != alert.record.status;
         if is_stored || had != (alert.record.status, alert.streak, alert.awaits) {
@@ -344,12 +376,18 @@ impl Notifier {
         if is_stored {
             self.changed.insert(subject.clone());
         }
-        if was == AlertState::Resolved {
+        if was == AlertState::Resolved || is_graver {
             self.unsettle_dependents(subject);
         }
         if fires_now {
             self.await_parent(subject, now);
         }
+    }
+
+    /// Whether a target may be starting as well as this host. An episode from before the start is no sign of that.
+    fn may_be_starting(&self, subject: &Subject, now: Now) -> bool {
+        let is_earlier = |alert: &Alert| alert.is_open() && alert.record.since < self.started.wall;
+        subject.target().is_some() && self.is_starting(now) && !self.alerts.get(subject).is_some_and(is_earlier)
     }
 
     /// A subject was observed to be healthy.

@@ -56,9 +56,8 @@ impl Naive {
             true if held.is_firing && held.is_vague => self.told.entry(itself).or_default().streak = 0,
             true => {
                 if held.is_firing {
-                    self.count(itself.clone(), false, REPORTS);
-                }
-                if !self.told.get(&itself).is_some_and(|told| told.is_firing) {
+                    self.count(itself, false, REPORTS);
+                } else {
                     self.lose(itself, true, now);
                 }
             }
@@ -70,13 +69,15 @@ impl Naive {
                 None => {
                     // An alert that was not confirmed is forgotten, and one that was is not over.
                     if let Some(told) = self.told.get_mut(&subject) {
+                        if told.streak > 0 && !told.is_firing {
+                            told.vague_since = None;
+                        }
                         told.streak = 0;
                     }
                     self.lose(subject, report.missing.iter().any(|missing| missing == name), now);
                 }
                 Some(Status::Unknown) => {
-                    let is_pending = self.told.get(&subject).is_some_and(|told| !told.is_firing && told.streak > 0);
-                    self.lose(subject, !is_pending, now);
+                    self.lose(subject, true, now);
                 }
                 Some(status) => self.count(subject, *status == Status::Critical, REPORTS),
             }

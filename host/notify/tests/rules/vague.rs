@@ -163,3 +163,49 @@ fn never_is_never() {
     }
     assert_eq!((world.news(), world.records.len()), (Vec::new(), 0));
 }
+
+#[test]
+fn what_was_critical_once_and_is_unknown_since_alerts_when_that_lasts() {
+    let mut world = world(&["a"]);
+    observe(&mut world, &[("db", Critical)], &[]);
+    for _ in 0..40 {
+        observe(&mut world, &[("db", Unknown)], &[]);
+        world.advance(30);
+    }
+    let told = world.heard.clone();
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    assert_eq!((told[0].status, told[0].summary.as_str()), (Critical, "it broke"));
+}
+
+#[test]
+fn what_is_unknown_explains_nothing_that_is_critical() {
+    let mut world = world(&["a"]);
+    let report = Report {
+        statuses: [("datastore".to_owned(), Unknown), ("group".to_owned(), Critical)].into(),
+        runs_on: [("group".to_owned(), vec!["datastore".to_owned()])].into(),
+        ..Report::default()
+    };
+    for _ in 0..3 {
+        world.report("a", &report);
+        world.advance(30);
+    }
+    assert_eq!(world.news(), heard(&[("a/group", Firing)]));
+    // Once it is critical as well, it explains the other.
+    let worse = Report { statuses: report.statuses.keys().map(|name| (name.clone(), Critical)).collect(), ..report };
+    world.report("a", &worse);
+    let group = Subject::dependency(&id("a"), "group");
+    assert_eq!(world.record(&group).unwrap().suppressed_by, Some(Subject::dependency(&id("a"), "datastore")));
+}
+
+#[test]
+fn an_alert_that_was_acknowledged_is_not_sent_for_the_first_time() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    let subject = Subject::dependency(&id("a"), "db");
+    world.apply(Input::Acknowledge { subject: subject.clone(), by: Some("me".to_owned()) });
+    world.advance(600);
+    assert_eq!(world.news(), []);
+    world.apply(Input::Acknowledge { subject, by: None });
+    world.advance(600);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+}

@@ -6,7 +6,7 @@ use super::repairs::Repairs;
 use crate::host::v0_1::{poller, types};
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Maximum length of a name in bytes.
 pub(super) const NAME: usize = 256;
@@ -23,7 +23,7 @@ pub(super) fn repair(report: &mut poller::Report, repairs: &mut Repairs) {
         }
     }
     // The names as the plugin wrote them, by position.
-    let mut written = HashMap::new();
+    let mut written = BTreeMap::new();
     for (at, dependency) in report.dependencies.iter_mut().enumerate() {
         if let Some(mut plain) = plain(&dependency.name) {
             if plain.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn repair(report: &mut poller::Report, repairs: &mut Repairs) {
 /// Merges the dependencies with the same name: the worst takes the position of the first.
 fn merged(
     dependencies: Vec<poller::Dependency>,
-    written: &HashMap<usize, String>,
+    written: &BTreeMap<usize, String>,
     repairs: &mut Repairs,
 ) -> Vec<poller::Dependency> {
     let mut place: HashMap<String, (usize, usize)> = HashMap::with_capacity(dependencies.len());

@@ -15,7 +15,8 @@ const KIND: &str = "http-answer";
 pub(super) fn judged(known: &[DependencyState], outcome: Outcome) -> Outcome {
     let Outcome::Success(mut report) = outcome else { return outcome };
     let is_kept = |found: &DependencyState| found.record.reported.name == NAME && found.record.reported.kind == KIND;
-    let was_wrong = known.iter().any(is_kept);
+    let held = known.iter().find(|found| is_kept(found)).map(|found| &found.record.reported);
+    let was_wrong = held.is_some();
     let Some(error) = report.error_unless_known.take() else {
         if was_wrong && !report.dependencies.iter().any(|found| found.name == NAME) {
             report.dependencies.push(answer(Status::Ok));
@@ -33,6 +34,9 @@ pub(super) fn judged(known: &[DependencyState], outcome: Outcome) -> Outcome {
             true => format!("no part of the report is critical, but {}", error.message),
             false => error.message,
         };
+        // The message quotes words of the body, which may differ in each answer.
+        let said = held.filter(|held| held.status == Status::Critical && held.runs_on == critical);
+        let why = said.and_then(|held| held.error_message.clone()).unwrap_or(why);
         let wrong = Dependency { error_message: Some(why), runs_on: critical, ..answer(Status::Critical) };
         match report.dependencies.iter_mut().find(|found| found.name == NAME) {
             // A part with this name is worse than it says.
