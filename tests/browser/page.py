@@ -103,7 +103,7 @@ def check(page, link, pause, restart):
 
     # What is wrong comes first, with its reason, and the tab's title counts it.
     wrong = page.find_element(By.ID, "wrong").text
-    assert "401 Unauthorized: check the target's secret" in wrong, wrong
+    assert "401 Unauthorized (token required): check the target's secret" in wrong, wrong
     vault = page.find_element(By.CSS_SELECTOR, "#t-vault .tag")
     assert "unreachable" in vault.text, vault.text
     until("the tab counts it", lambda: re.match(r"\([1-9]\d*\) Targets", page.title))
