@@ -1,6 +1,8 @@
 //! The meaning of a report that came with an error: a health endpoint may answer 503 with all its parts, and a proxy
 //! before it may answer 503 with something else.
 
+use std::collections::HashSet;
+
 use model::{Dependency, DependencyState, Outcome, Report, Status};
 
 /// The name of the dependency that says that the answer was an error.
@@ -16,9 +18,8 @@ pub(super) fn judged(known: &[DependencyState], outcome: Outcome) -> Outcome {
     let Outcome::Success(mut report) = outcome else { return outcome };
     let is_kept = |found: &DependencyState| found.record.reported.name == NAME && found.record.reported.kind == KIND;
     let held = known.iter().find(|found| is_kept(found)).map(|found| &found.record.reported);
-    let was_wrong = held.is_some();
     let Some(error) = report.error_unless_known.take() else {
-        if was_wrong && !report.dependencies.iter().any(|found| found.name == NAME) {
+        if held.is_some() && !report.dependencies.iter().any(|found| found.name == NAME) {
             report.dependencies.push(answer(Status::Ok));
         }
         return Outcome::Success(report);
@@ -26,43 +27,46 @@ pub(super) fn judged(known: &[DependencyState], outcome: Outcome) -> Outcome {
     if !is_of_target(known, &report) {
         return Outcome::Failure(*error);
     }
-    let is_critical = |found: &&Dependency| found.status == Status::Critical && !found.skipped;
-    let critical: Vec<String> =
-        report.dependencies.iter().filter(is_critical).map(|found| found.name.clone()).take(64).collect();
-    if critical.is_empty() || was_wrong {
-        let why = match critical.is_empty() {
-            true => format!("no part of the report is critical, but {}", error.message),
-            false => error.message,
-        };
-        // The message quotes words of the body, which may differ in each answer.
-        let said = held.filter(|held| held.status == Status::Critical && held.runs_on == critical);
-        let why = said.and_then(|held| held.error_message.clone()).unwrap_or(why);
-        let wrong = Dependency { error_message: Some(why), runs_on: critical, ..answer(Status::Critical) };
-        match report.dependencies.iter_mut().find(|found| found.name == NAME) {
-            // A part with this name is worse than it says.
-            Some(part) if wrong.runs_on.is_empty() => {
-                *part = Dependency {
-                    status: Status::Critical,
-                    skipped: false,
-                    error_message: wrong.error_message,
-                    ..part.clone()
-                }
-            }
-            Some(_) => {}
-            None => report.dependencies.push(wrong),
-        }
-    }
+    add_error(&mut report, held, error.message);
     Outcome::Success(report)
 }
 
+/// Adds the answer as a critical dependency that runs on the critical parts, unless those parts say enough: they do as
+/// long as the answer was no dependency before.
+fn add_error(report: &mut Report, held: Option<&Dependency>, message: String) {
+    let is_critical = |found: &&Dependency| found.status == Status::Critical && !found.skipped;
+    let critical: Vec<String> =
+        report.dependencies.iter().filter(is_critical).map(|found| found.name.clone()).take(64).collect();
+    if !critical.is_empty() && held.is_none() {
+        return;
+    }
+    let why = match critical.is_empty() {
+        true => format!("no part of the report is critical, but {message}"),
+        false => message,
+    };
+    // The message quotes words of the body, which may differ in each answer.
+    let said = held.filter(|held| held.status == Status::Critical && held.runs_on == critical);
+    let why = said.and_then(|held| held.error_message.clone()).unwrap_or(why);
+    let wrong = Dependency { error_message: Some(why), runs_on: critical, ..answer(Status::Critical) };
+    match report.dependencies.iter_mut().find(|found| found.name == NAME) {
+        // A part with this name is worse than it says.
+        Some(part) if wrong.runs_on.is_empty() => {
+            part.status = Status::Critical;
+            part.skipped = false;
+            part.error_message = wrong.error_message;
+        }
+        Some(_) => {}
+        None => report.dependencies.push(wrong),
+    }
+}
+
 fn is_of_target(known: &[DependencyState], report: &Report) -> bool {
-    let reported = || report.dependencies.iter().map(|found| found.name.as_str());
     let mut names = known.iter().filter(|found| found.record.reported.kind != KIND).peekable();
     if names.peek().is_none() {
         return report.dependencies.iter().any(|found| found.status != Status::Unknown);
     }
-    let known: std::collections::HashSet<&str> = names.map(|found| found.record.reported.name.as_str()).collect();
-    reported().any(|name| known.contains(name))
+    let known: HashSet<&str> = names.map(|found| found.record.reported.name.as_str()).collect();
+    report.dependencies.iter().any(|found| known.contains(found.name.as_str()))
 }
 
 fn answer(status: Status) -> Dependency {
