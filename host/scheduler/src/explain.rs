@@ -369,7 +369,7 @@ impl Terms {
             }
         }
         if let Some(retry_after) = retry_after {
-            self.add("retry_after", exact(*retry_after), "the delay that the source requested; capped at 1 h");
+            self.add("retry_after", exact(*retry_after), "the delay that the source requested; at most the longest interval, or 1 h if it had requested one before");
         }
         self.add("delay", exact(*delay), "from the end of the failed poll");
     }

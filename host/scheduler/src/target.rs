@@ -206,6 +206,8 @@ pub(crate) struct Target {
     pub announced: Place,
     pub schedule: Schedule<Moment>,
     /// The reason for the due time.
+    /// Whether a failure since the last success asked to wait (Retry-After).
+    pub asked_to_wait: bool,
     pub why: Why,
     /// The poll in flight.
     pub in_flight: Option<InFlight>,
@@ -229,6 +231,7 @@ impl Target {
             announced: Place::Disabled,
             schedule,
             why,
+            asked_to_wait: false,
             in_flight: None,
             ready_entry: None,
             spending: Spending::default(),

@@ -108,6 +108,7 @@ impl Scheduler {
             None => (jittered(&computed, unit), due),
         };
         let target = self.target_mut(slot);
+        target.asked_to_wait = false;
         target.schedule.interval = Some(computed.interval);
         target.schedule.due = since.after(after).max(now);
         target.why = Why::Succeeded { computed, after, since, wish };
@@ -127,6 +128,11 @@ impl Scheduler {
         let profile = self.settings.profile;
         let interval = self.target(slot).interval(&self.settings);
         let dead_letter_interval = self.target(slot).dead_letter_interval(&self.settings);
+        // A maintenance page often asks for an hour, and the service is back in a minute.
+        let longest_wait = match self.target(slot).asked_to_wait {
+            true => LONGEST_RETRY_AFTER,
+            false => self.target(slot).bounds(&self.settings).max.min(LONGEST_RETRY_AFTER),
+        };
         let rules = profile.rules(interval);
         let (jitter, spread) = (self.rng.random::<f64>(), 1.0 + rules.probe_spread * self.rng.random::<f64>());
         let target = self.target_mut(slot);
@@ -153,7 +159,8 @@ impl Scheduler {
             (None, Some(open_for)) => open_for.mul_f64(spread),
             (None, None) => backoff.max(floor.unwrap_or_default()),
         };
-        let retry_after = retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER));
+        target.asked_to_wait |= retry_after.is_some();
+        let retry_after = retry_after.map(|asked| asked.min(longest_wait));
         let delay = delay.max(retry_after.unwrap_or_default()).min(LONGEST_DELAY);
         schedule.due = now.after(delay);
         target.why =

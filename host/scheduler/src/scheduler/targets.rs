@@ -135,6 +135,7 @@ impl Scheduler {
                 was_open = target.schedule.breaker.state != BreakerState::Closed;
                 was_dead = target.schedule.dead.is_some();
                 crate::target::reset(&mut target.schedule);
+                target.asked_to_wait = false;
             }
             Change::PollNow => {}
             Change::Requeue => self.recompute(slot, now),

@@ -113,10 +113,17 @@ fn retry_after_is_a_lower_bound_on_every_delay() {
     let after = |seconds| Some(Duration::from_secs(seconds));
     let transient = |seconds| Finish::Transient { cause: Cause::Other, retry_after: after(seconds) };
     let found = delays(Settings::default(), &[transient(60), transient(1), transient(500), transient(999_999)]);
-    assert_eq!(found[0], 60.0);
+    assert_eq!(found[0], 10.0, "no longer than the longest interval, the first time");
     near(found[1], 8.0, 12.0);
     assert_eq!(found[2], 500.0);
     assert_eq!(found[3], 3600.0, "no longer than an hour");
+    let none = Finish::Transient { cause: Cause::Other, retry_after: None };
+    let found = delays(Settings::default(), &[none, transient(60), none, transient(60), SUCCESS, transient(60)]);
+    near(found[1], 10.0, 12.0);
+    near(found[3], 60.0, 66.0);
+    assert_eq!(found[5], 10.0, "after a success, it is the first time again");
+    let patient = Settings { max: Some(Duration::from_secs(300)), ..Settings::default() };
+    assert_eq!(delays(patient, &[transient(7200)]), [300.0]);
 }
 
 #[test]
@@ -187,13 +194,14 @@ fn a_skipped_poll_of_a_dead_letter_is_repeated_after_the_full_delay() {
 fn a_target_is_unreachable_after_two_failures_or_when_the_next_poll_is_far_away() {
     let asks = Finish::Transient { cause: Cause::Other, retry_after: Some(Duration::from_secs(3600)) };
     let mut seen = vec![];
-    for (profile, finish) in [
-        (Profile::Standard, TRANSIENT),
-        (Profile::Standard, asks),
-        (Profile::Pulse, TRANSIENT),
-        (Profile::Pulse, PERMANENT),
+    for (profile, finish, max) in [
+        (Profile::Standard, TRANSIENT, None),
+        (Profile::Standard, asks, None),
+        (Profile::Standard, asks, Some(Duration::from_secs(3600))),
+        (Profile::Pulse, TRANSIENT, None),
+        (Profile::Pulse, PERMANENT, None),
     ] {
-        let mut scheduler = scheduler(Settings { profile, ..Settings::default() });
+        let mut scheduler = scheduler(Settings { profile, max, ..Settings::default() });
         let is_unreachable = |scheduler: &Scheduler| scheduler.status(&id("a")).unwrap().unreachable;
         scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
         assert!(!is_unreachable(&scheduler), "not polled yet");
@@ -207,5 +215,5 @@ fn a_target_is_unreachable_after_two_failures_or_when_the_next_poll_is_far_away(
         }
         seen.push(after_each);
     }
-    assert_eq!(seen, [[false, true], [true, true], [false, true], [true, true]]);
+    assert_eq!(seen, [[false, true], [false, true], [true, true], [false, true], [true, true]]);
 }

@@ -126,6 +126,8 @@ pub(super) struct Mirror {
     first_failure: Option<Moment>,
     unreachable: bool,
     revived: bool,
+    /// Whether a failure since the last success requested a delay.
+    waited: bool,
     /// The due time of the poll in flight, and whether its outcome counts.
     in_flight: Option<(Moment, bool)>,
     /// Whether the poll in flight is the probe of an open breaker.
@@ -151,6 +153,7 @@ impl Mirror {
             first_failure: None,
             unreachable: false,
             revived: false,
+            waited: false,
             in_flight: None,
             probe: false,
             at_once: false,
@@ -235,7 +238,7 @@ impl Mirror {
 
     /// Records the end of the host: the poll in flight never ends, and a requested poll may be lost.
     pub(super) fn lose_poll(&mut self) {
-        (self.in_flight, self.at_once) = (None, false);
+        (self.in_flight, self.at_once, self.waited) = (None, false, false);
     }
 
     /// Changes the profile. A profile without dead letters revives the target.
@@ -349,7 +352,9 @@ impl Mirror {
                 self.failures += 1;
                 self.faults = 0;
                 self.unreachable = cause == Cause::Unreachable;
-                let asked = retry_after.map_or(0.0, |asked| asked.as_secs_f64().min(3600.0));
+                let most = if self.waited { 3600.0 } else { max.as_secs_f64().min(3600.0) };
+                let asked = retry_after.map_or(0.0, |asked| asked.as_secs_f64().min(most));
+                self.waited |= retry_after.is_some();
                 let permanent = matches!(finish, Finish::Permanent { .. });
                 let failing_for = now.since(*self.first_failure.get_or_insert(now)).as_secs_f64();
                 let (low, high) = self.after_failure(permanent, max.as_secs_f64(), failing_for);
