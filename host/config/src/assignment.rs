@@ -61,8 +61,9 @@ impl Config {
                     self.defined((&id, target), TargetSource::Assignment, overrides, environment).map(Some)
                 });
                 let problem = match added {
-                    Ok(Some(target)) => {
+                    Ok(Some(mut target)) => {
                         known.insert(target.id.clone(), Some(deployment));
+                        target.shared_by = (term > 0).then(|| deployment.to_owned());
                         self.targets.push(Arc::new(target));
                         None
                     }

@@ -124,7 +124,7 @@ pub(crate) fn routes(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -
         .collect();
     let mut last: Option<usize> = None;
     for (route, line) in &routes {
-        if let Some(earlier) = last {
+        if let Some(earlier) = last.filter(|_| route.unless_acknowledged.is_none()) {
             let message = format!(
                 "the route {:?} is never reached: the one on line {earlier} matches every alert: write continue = true \
                  there, or move it to the end",
@@ -132,7 +132,7 @@ pub(crate) fn routes(notes: &Notes<'_>, document: &[Entry], channels: &[&str]) -
             );
             notes.at(*line, message);
         }
-        if route.matchers.0.is_empty() && !route.is_continued {
+        if route.matchers.0.is_empty() && route.is_last() {
             last = last.or(Some(*line));
         }
     }
@@ -179,6 +179,7 @@ fn route(notes: &Notes<'_>, (number, line): (usize, usize), entries: &[Entry], k
             found => Ok(found),
         })
     };
+    let unless_acknowledged = within("unless_acknowledged", Duration::from_secs(1));
     let (wait, interval) = (within("group_wait", Duration::ZERO), within("group_interval", Duration::ZERO));
     let repeat = section.duration_or_never("repeat_interval", SHORTEST_REPEAT..=LONGEST);
     let (confirm, recover) = (report_count(&section, "confirm"), report_count(&section, "recover"));
@@ -192,6 +193,7 @@ fn route(notes: &Notes<'_>, (number, line): (usize, usize), entries: &[Entry], k
         repeat_interval: repeat.unwrap_or(defaults.repeat_interval),
         confirm,
         recover,
+        unless_acknowledged,
         is_continued,
         ..defaults
     })
@@ -215,15 +217,17 @@ mod tests {
     fn channels_and_routes_are_read() {
         let route = "[[route]]\nmatch = { status = \"critical\", \"label.site\" = \"=~z.*\" }\nchannels = [\"ops\"]\n\
                      group_by = [\"label.site\"]\ngroup_wait = \"1s\"\nrepeat_interval = \"never\"\ncontinue = true\n\
-                     [[route]]\nname = \"rest\"\nchannels = [\"ops\"]\n";
+                     [[route]]\nname = \"rest\"\nchannels = [\"ops\"]\n\
+                     [[route]]\nchannels = [\"ops\"]\nunless_acknowledged = \"15m\"\n";
         let text = format!("[alerts]\nfallback = \"ops\"\naddress = \"https://polliwog.lan/\"\n{CHANNEL}{route}");
         let config = read(&text).unwrap();
         let channel = &config.channels[0];
         assert!(channel.is_channel && channel.id.as_str() == "ops" && channel.secrets.contains_key("path"));
-        let [first, rest] = &config.routes[..] else { panic!("{:?}", config.routes) };
+        let [first, rest, late] = &config.routes[..] else { panic!("{:?}", config.routes) };
         assert_eq!((&*first.name, first.matchers.0.len(), first.is_continued), ("route-1", 2, true));
         assert_eq!((first.group_wait, first.repeat_interval), (Duration::from_secs(1), None));
         assert_eq!((&*rest.name, rest.repeat_interval), ("rest", Some(Duration::from_secs(4 * 3600))));
+        assert_eq!(late.unless_acknowledged, Some(Duration::from_secs(900)), "it is reached behind the others");
         assert_eq!(config.alerts.fallback.as_deref(), Some("ops"));
         assert_eq!(config.alerts.address.as_deref(), Some("https://polliwog.lan"));
     }

@@ -222,6 +222,12 @@ fn route() -> Section {
         key("repeat_interval", "duration or `never`", "4h", "When an alert that still fires is notified again."),
         key("confirm", "number", "that of `[alerts]`", "Reports in a row that confirm an alert."),
         key("recover", "number", "that of `[alerts]`", "Reports in a row that end an alert."),
+        key(
+            "unless_acknowledged",
+            "duration",
+            "",
+            "The route applies only to alerts that have fired for so long without an acknowledgement, in addition to the other routes.",
+        ),
         key("continue", "true or false", false, "Whether later routes apply as well."),
     ];
     let meaning = "Which alerts are notified where: the first that matches applies. See [alerts](alerts.md).";

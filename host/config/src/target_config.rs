@@ -81,6 +81,8 @@ pub struct TargetConfig {
     pub setting_lines: Vec<(String, usize)>,
     /// Whether it is a channel: notifications are sent there, and it is not polled.
     pub is_channel: bool,
+    /// The deployment of the fleet of which one device polls the target at a time.
+    pub shared_by: Option<String>,
 }
 
 /// A further origin of a target.
@@ -148,13 +150,15 @@ impl TargetConfig {
             line: 0,
             setting_lines: Vec::new(),
             is_channel: false,
+            shared_by: None,
         }
     }
 
     /// Returns the properties that routes and messages use.
     pub fn traits(&self) -> TargetTraits {
         let labels = self.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        TargetTraits { name: self.name.clone(), kind: self.kind.to_string(), labels }
+        let (name, kind) = (self.name.clone(), self.kind.to_string());
+        TargetTraits { name, kind, labels, shared_by: self.shared_by.clone() }
     }
 
     /// Returns the word for it in messages.
@@ -291,6 +295,7 @@ impl TargetConfig {
             line: _,
             setting_lines: _,
             is_channel,
+            shared_by,
         } = self;
         let schedule = (interval, cadence, enabled) == (&other.interval, &other.cadence, &other.enabled);
         let rest = (id, name, kind, url, also, tls, host_header)
@@ -300,7 +305,7 @@ impl TargetConfig {
                 == (&other.secrets, &other.short_secrets, &other.permissions, &other.labels)
             && (alerts, source, reach) == (&other.alerts, &other.source, &other.reach)
             && (settings, settings_version) == (&other.settings, &other.settings_version)
-            && *is_channel == other.is_channel;
+            && (is_channel, shared_by) == (&other.is_channel, &other.shared_by);
         match (rest, schedule) {
             (true, true) => Difference::None,
             (true, false) => Difference::Schedule,

@@ -259,6 +259,9 @@ pub struct TargetTraits {
     pub kind: String,
     /// The labels, sorted by name.
     pub labels: Vec<(String, String)>,
+    /// The deployment of a fleet of which one device polls the target at a time. An alert of the target has the same
+    /// identity on each of them.
+    pub shared_by: Option<String>,
 }
 
 /// An alert as it is stored and shown.

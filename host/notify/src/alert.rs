@@ -182,6 +182,11 @@ impl Alert {
         self.changes.iter().filter(|at| now.since(**at) < FLAP_PERIOD).count()
     }
 
+    /// When the alert began to fire, or its episode began if that is not known any more.
+    pub(crate) fn fired_at(&self, now: Now) -> Moment {
+        self.changes.last().copied().unwrap_or_else(|| now.moment_of(self.record.since))
+    }
+
     /// When the alert is stable if nothing changes; `None` if it does not flap.
     pub(crate) fn stable_at(&self) -> Option<Moment> {
         self.record.flapping?;

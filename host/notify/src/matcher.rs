@@ -190,7 +190,7 @@ mod tests {
     fn check(attribute: &str, text: &str, expected: Result<bool, &str>) {
         let subject = Subject::dependency(&TargetId::new("pve").unwrap(), "vm/100");
         let labels = vec![("site".to_owned(), "zurich".to_owned())];
-        let traits = TargetTraits { name: "Cluster".to_owned(), kind: "pve".to_owned(), labels };
+        let traits = TargetTraits { name: "Cluster".to_owned(), kind: "pve".to_owned(), labels, shared_by: None };
         let attributes = Attributes { subject: &subject, status: Status::Critical, traits: &traits };
         let found = Matcher::new(attribute, text).map(|matcher| matcher.matches(&attributes));
         assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(ToOwned::to_owned), "{attribute}{text}");

@@ -17,10 +17,12 @@ pub(crate) struct Frame<'a> {
     pub at: Timestamp,
 }
 
-/// Returns the identity of an alert for receivers.
-fn fingerprint(installation: &str, subject: &Subject) -> String {
+/// Returns the identity of an alert for receivers. It stays the same when another device of a fleet takes a target over.
+fn fingerprint(installation: &str, AlertRecord { subject, traits, .. }: &AlertRecord) -> String {
     let dependency = subject.dependency_name().unwrap_or_default();
-    let text = [installation, subject.class().as_str(), subject.name(), dependency].join("\0");
+    let shared = traits.shared_by.as_ref().map(|deployment| format!("deployment\0{deployment}"));
+    let owner = shared.as_deref().unwrap_or(installation);
+    let text = [owner, subject.class().as_str(), subject.name(), dependency].join("\0");
     hex(&Sha256::digest(text)[..FINGERPRINT])
 }
 
@@ -29,7 +31,7 @@ pub(crate) fn describe(alert: &Alert, event: AlertEvent, suppresses: u32, frame:
     let record = &alert.record;
     let is_over = event == AlertEvent::Resolved;
     NotifiedAlert {
-        fingerprint: fingerprint(frame.installation, &record.subject),
+        fingerprint: fingerprint(frame.installation, record),
         event,
         subject: record.subject.clone(),
         status: if is_over { Status::Ok } else { record.status },
@@ -85,5 +87,29 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
                 Resolution::Disabled => format!("over because it was disabled, after {lasted}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Now;
+    use model::{Moment, TargetId, TargetTraits};
+    use std::sync::Arc;
+
+    #[test]
+    fn an_alert_of_a_target_that_devices_share_has_the_same_identity_on_each() {
+        let identity = |device: &str, shared_by: Option<&str>, id: &str| {
+            let now = Now { moment: Moment::START, wall: Timestamp::from_millis(0) };
+            let mut alert = Alert::new(Subject::dependency(&TargetId::new(id).unwrap(), "db"), now);
+            let shared_by = shared_by.map(str::to_owned);
+            alert.record_mut().traits = Arc::new(TargetTraits { shared_by, ..TargetTraits::default() });
+            fingerprint(device, &alert.record)
+        };
+        let first = identity("one", Some("shops"), "a");
+        assert_eq!(first, identity("two", Some("shops"), "a"));
+        assert_ne!(first, identity("one", Some("others"), "a"));
+        assert_ne!(first, identity("one", Some("shops"), "b"));
+        assert_ne!(identity("one", None, "a"), identity("two", None, "a"));
     }
 }

@@ -24,6 +24,9 @@ pub struct Route {
     pub confirm: Option<u32>,
     /// The number of reports in a row that end an alert; `None` for the default.
     pub recover: Option<u32>,
+    /// How long an alert fires without an acknowledgement before this route applies; `None` for a usual route. Such a
+    /// route applies in addition to the others, wherever it is in the order.
+    pub unless_acknowledged: Option<Duration>,
     /// Whether later routes apply as well.
     pub is_continued: bool,
 }
@@ -48,8 +51,14 @@ impl Route {
             repeat_interval: Some(Self::REPEAT_INTERVAL),
             confirm: None,
             recover: None,
+            unless_acknowledged: None,
             is_continued: false,
         }
+    }
+
+    /// Whether routes after this one are not reached by an alert that matches.
+    pub fn is_last(&self) -> bool {
+        !self.is_continued && self.unless_acknowledged.is_none()
     }
 
     /// Returns the attributes of an alert by which it is grouped, with their values.
@@ -73,28 +82,24 @@ pub enum RouteChoice {
 pub fn choose(routes: &[Route], attributes: &Attributes<'_>) -> Vec<RouteChoice> {
     let mut is_over = false;
     let choice = |route: &Route| {
-        if is_over {
+        if is_over && route.unless_acknowledged.is_none() {
             return RouteChoice::NotReached;
         }
         if let Some(matcher) = route.matchers.first_mismatch(attributes) {
             return RouteChoice::Mismatch(matcher.to_string());
         }
-        is_over = !route.is_continued;
+        is_over |= route.is_last();
         RouteChoice::Applies
     };
     routes.iter().map(choice).collect()
 }
 
-/// Returns the routes that apply, in order.
+/// Returns the routes that apply, in order. Those for alerts without an acknowledgement come last.
 pub(crate) fn applying<'a>(routes: &'a [Route], attributes: &Attributes<'_>) -> Vec<&'a Route> {
-    let mut found = Vec::new();
-    for route in routes.iter().filter(|route| route.matchers.match_all(attributes)) {
-        found.push(route);
-        if !route.is_continued {
-            break;
-        }
-    }
-    found
+    let matching = routes.iter().filter(|route| route.matchers.match_all(attributes));
+    let (escalating, usual): (Vec<_>, Vec<_>) = matching.partition(|route| route.unless_acknowledged.is_some());
+    let last = usual.iter().position(|route| route.is_last()).map_or(usual.len(), |last| last + 1);
+    usual.into_iter().take(last).chain(escalating).collect()
 }
 
 #[cfg(test)]
@@ -126,5 +131,27 @@ mod tests {
         check("x1", ["yes", "target=y", "yes", "-"]);
         check("y", ["target=~x.*", "yes", "-", "-"]);
         check("z", ["target=~x.*", "target=y", "yes", "-"]);
+    }
+
+    #[test]
+    fn routes_for_alerts_without_an_acknowledgement_apply_in_addition() {
+        let route = |name: &str, text: &str, after: Option<u64>| {
+            let matchers = Matchers(vec![Matcher::new("target", text).unwrap()]);
+            Route { unless_acknowledged: after.map(Duration::from_secs), ..Route::new(name, matchers, vec![]) }
+        };
+        let routes = [
+            route("early", "=~.*", Some(60)),
+            route("a", "x", None),
+            route("b", "=~.*", None),
+            route("late", "x", Some(9)),
+        ];
+        for (name, expected) in [("x", &["a", "early", "late"][..]), ("y", &["b", "early"])] {
+            let (subject, traits) = (Subject::Other(Class::Plugin, name.into()), TargetTraits::default());
+            let attributes = Attributes { subject: &subject, status: Status::Critical, traits: &traits };
+            let names: Vec<&str> = applying(&routes, &attributes).iter().map(|route| route.name.as_str()).collect();
+            assert_eq!(names, expected);
+            let chosen = choose(&routes, &attributes).into_iter().filter(|choice| *choice == RouteChoice::Applies);
+            assert_eq!(chosen.count(), expected.len());
+        }
     }
 }

@@ -51,6 +51,10 @@ fn routes() -> Vec<Route> {
             group_by: vec!["label.site".to_owned()],
             ..Route::new("rest", matchers(&[("class", "=~.*"), ("target", "!=d")]), channels(&["ops"]))
         },
+        Route {
+            unless_acknowledged: Some(Duration::from_secs(900)),
+            ..Route::new("late", matchers(&[]), channels(&["boss"]))
+        },
     ]
 }
 
@@ -348,9 +352,11 @@ impl Run {
         for (subject, Told { is_firing, streak, .. }) in &self.naive.told {
             let is_known = self.world.record(subject).is_some_and(|record| record.acknowledged.is_some());
             if *is_firing && *streak == 0 && subject.name() != "d" && !self.is_suppressed(subject) && !is_known {
-                let heard = last.get(&("ops", subject));
-                if !matches!(heard, Some(AlertEvent::Firing | AlertEvent::Repeated)) {
-                    return Err(format!("{subject} fires, and ops heard {heard:?} of it last"));
+                for channel in ["ops", "boss"] {
+                    let heard = last.get(&(channel, subject));
+                    if !matches!(heard, Some(AlertEvent::Firing | AlertEvent::Repeated)) {
+                        return Err(format!("{subject} fires, and {channel} heard {heard:?} of it last"));
+                    }
                 }
             }
         }

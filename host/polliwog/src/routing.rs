@@ -36,13 +36,22 @@ pub(crate) fn explain(
     let traits = written.traits();
     let attributes = Attributes { subject: &subject, status, traits: &traits };
     let explained = |(route, choice): (&Route, RouteChoice)| {
-        let (applies, why) = match choice {
-            RouteChoice::Applies if route.is_continued => {
+        let (applies, why) = match (choice, route.unless_acknowledged) {
+            (RouteChoice::Applies, Some(after)) => {
+                let after = model::short_duration(after);
+                (
+                    true,
+                    format!(
+                        "it matches, and applies to an alert that has fired for {after} without an acknowledgement"
+                    ),
+                )
+            }
+            (RouteChoice::Applies, None) if route.is_continued => {
                 (true, "it matches, and later routes apply as well".to_owned())
             }
-            RouteChoice::Applies => (true, "it matches".to_owned()),
-            RouteChoice::Mismatch(condition) => (false, format!("{condition} does not hold")),
-            RouteChoice::NotReached => (false, "an earlier route applies".to_owned()),
+            (RouteChoice::Applies, None) => (true, "it matches".to_owned()),
+            (RouteChoice::Mismatch(condition), _) => (false, format!("{condition} does not hold")),
+            (RouteChoice::NotReached, _) => (false, "an earlier route applies".to_owned()),
         };
         RouteStep { applies, why, ..step(route) }
     };

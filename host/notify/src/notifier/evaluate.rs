@@ -145,8 +145,9 @@ impl Notifier {
             if let Some(event) = self.news(alert, channel, route, now) {
                 let (key, times) = self.group(alert, channel, route, now);
                 wanted.push((key, Joining { times, is_prompt: is_prompt(alert, event, now), now: now.moment }));
-            } else {
-                repeats.extend(route.and_then(|route| self.repeat_at(alert, channel, route)));
+            } else if let Some(route) = route {
+                repeats.extend(self.repeat_at(alert, channel, route));
+                repeats.extend(escalates_at(alert, route, now));
             }
         }
         self.timers.extend(repeats.into_iter().filter(|at| *at > now.moment).map(|at| (at, subject.clone())));
@@ -203,7 +204,11 @@ impl Notifier {
         let record = &alert.record;
         let notified = alert.last_notified(channel).map(|notified| (notified.event, notified.status));
         let is_notified = matches!(notified, Some((AlertEvent::Firing | AlertEvent::Flapping, _)));
-        let is_free = route.is_some() && !self.is_held(alert) && !is_about(&record.subject, channel);
+        // An operator has seen it, or still has time to.
+        let is_seen = record.acknowledged.is_some();
+        let waits = route.and_then(|route| escalates_at(alert, route, now)).is_some_and(|at| at > now.moment);
+        let is_first_free = notified.is_some() || !is_seen && !waits;
+        let is_free = route.is_some() && is_first_free && !self.is_held(alert) && !is_about(&record.subject, channel);
         if record.flapping.is_some() {
             let is_news =
                 notified.is_none_or(|(event, _)| event != AlertEvent::Flapping) && (is_notified || alert.is_open());
@@ -213,8 +218,6 @@ impl Notifier {
             AlertState::Pending => None,
             AlertState::Resolved => Some(AlertEvent::Resolved).filter(|_| is_notified),
             AlertState::Firing if !is_free || alert.streak > 0 => None,
-            // An operator has seen it.
-            AlertState::Firing if notified.is_none() && record.acknowledged.is_some() => None,
             AlertState::Firing => match notified {
                 Some((AlertEvent::Firing, status)) if record.status <= status => {
                     let repeat = route.and_then(|route| self.repeat_at(alert, channel, route));
@@ -263,6 +266,12 @@ impl Notifier {
             && alert.last_notified(channel).is_some_and(|notified| notified.event == AlertEvent::Firing);
         if is_repeated { alert.notified_at(channel).map(|at| at.after(interval)) } else { None }
     }
+}
+
+/// When a route applies to an alert that fires, if that depends on an acknowledgement.
+fn escalates_at(alert: &Alert, route: &Route, now: Now) -> Option<Moment> {
+    let after = route.unless_acknowledged.filter(|_| alert.record.state == AlertState::Firing)?;
+    Some(alert.fired_at(now).after(after))
 }
 
 /// Whether news need not wait for the interval of its group: a recovery, and the first failure of something else. What

@@ -108,6 +108,7 @@ pub(crate) fn target(name: &str) -> TargetSpec {
             name: name.to_owned(),
             kind: "http".to_owned(),
             labels: vec![("site".to_owned(), "zurich".to_owned())],
+            shared_by: None,
         }),
         host: Some(format!("{name}.example")),
         confirm: None,

@@ -101,3 +101,43 @@ fn after_the_start_a_failure_needs_one_more_report_and_all_are_one_message() {
     world.advance(15);
     assert_eq!((world.notifications.len(), world.heard.len()), (5, 4));
 }
+
+#[test]
+fn an_alert_without_an_acknowledgement_escalates() {
+    let late = |world: &mut World| {
+        let channel = "boss".to_owned();
+        world.settings.channels.insert(channel.clone(), world.settings.channels["ops"].clone());
+        let after = Some(Duration::from_secs(900));
+        let route = Route { unless_acknowledged: after, ..Route::new("late", matchers(&[]), vec![channel]) };
+        world.settings.routes.insert(0, route);
+        world.apply(Input::Settings(world.settings.clone()));
+    };
+    let of_boss = |world: &mut World| -> Vec<AlertEvent> {
+        let heard = std::mem::take(&mut world.heard);
+        heard.into_iter().filter(|heard| heard.channel == "boss").map(|heard| heard.event).collect()
+    };
+    let acknowledge = |world: &mut World, by: Option<&str>| {
+        let (subject, by) = (Subject::dependency(&id("a"), "db"), by.map(str::to_owned));
+        world.apply(Input::Acknowledge { subject, by });
+    };
+    let mut world = world(&["a"]);
+    late(&mut world);
+    confirm(&mut world, "a", Critical);
+    world.advance(880);
+    assert_eq!(of_boss(&mut world), [], "there is time left");
+    world.restart();
+    world.advance(40);
+    assert_eq!(of_boss(&mut world), [Firing]);
+    confirm(&mut world, "a", Ok);
+    world.advance(20);
+    assert_eq!(of_boss(&mut world), [Resolved]);
+
+    world.advance(1200);
+    confirm(&mut world, "a", Critical);
+    acknowledge(&mut world, Some("me"));
+    world.advance(3600);
+    assert_eq!(of_boss(&mut world), [], "an operator has seen it");
+    acknowledge(&mut world, None);
+    world.advance(20);
+    assert_eq!(of_boss(&mut world), [Firing], "that was taken back");
+}

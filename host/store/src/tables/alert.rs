@@ -32,6 +32,8 @@ struct RecordWire {
     target_name: String,
     kind: String,
     labels: Vec<(String, String)>,
+    #[serde(default)]
+    shared_by: Option<String>,
     title: String,
     message: Option<String>,
     #[serde(default)]
@@ -93,6 +95,7 @@ impl From<&AlertRecord> for RecordWire {
             target_name: record.traits.name.clone(),
             kind: record.traits.kind.clone(),
             labels: record.traits.labels.clone(),
+            shared_by: record.traits.shared_by.clone(),
             title: record.title.clone(),
             message: record.message.clone(),
             object_link: record.object_link.clone(),
@@ -125,7 +128,12 @@ impl RecordWire {
             status: Status::from_word(&self.status)?,
             since: Timestamp::from_millis(self.since),
             ended: self.ended.map_or(Some(None), |end| ended(end).map(Some))?,
-            traits: Arc::new(TargetTraits { name: self.target_name, kind: self.kind, labels: self.labels }),
+            traits: Arc::new(TargetTraits {
+                name: self.target_name,
+                kind: self.kind,
+                labels: self.labels,
+                shared_by: self.shared_by,
+            }),
             title: self.title,
             message: self.message,
             object_link: self.object_link,
@@ -202,6 +210,7 @@ mod tests {
                 name: "A".to_owned(),
                 kind: "http".to_owned(),
                 labels: vec![("site".to_owned(), "zurich".to_owned())],
+                shared_by: Some("shops".to_owned()),
             }),
             title: "Database".to_owned(),
             message: Some("gone".to_owned()),
