@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// The limit on missing dependencies per target; beyond it, those that were well and are missing longest are forgotten.
 const MISSING: usize = 1_000;
+/// Up to so many names that are gone are compared faster than a set of them is made.
+const FEW: usize = 4;
 /// A prefix may have up to this many slashes, so that 25,000 names of only slashes do not block a lane.
 const PREFIX_DEPTH: usize = 16;
 /// The error recorded for a critical dependency without an error (the same value as in Depsera).
@@ -260,7 +262,12 @@ impl KnownState {
 
     /// Forgets the dependencies that were removed from the source on purpose.
     fn forget_gone(&mut self, report: &Report, changes: &mut Changes) {
-        if report.gone.is_empty() {
+        // Some plugins name what is not checked in each poll.
+        let is_one =
+            |name: &str, gone: &String| name == gone || (gone.ends_with('/') && name.starts_with(gone.as_str()));
+        let is_gone = |name: &str| report.gone.iter().any(|gone| is_one(name, gone));
+        let mut names = self.dependencies.iter().map(|dependency| dependency.record.reported.name.as_str());
+        if report.gone.len() <= FEW && !names.any(is_gone) {
             return;
         }
         let gone = Names::new(&report.gone);

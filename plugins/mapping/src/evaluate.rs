@@ -213,7 +213,11 @@ impl Reading {
         let name = last.unwrap_or("status");
         let found = worst_of(path, body, &|found| severity(&found.to_js()?)).flatten();
         let dependency = match found {
-            Some(status) => Dependency::new(name, status),
+            Some(Status::Ok) => Dependency::ok(name),
+            Some(status) => {
+                let found = path.last(body).map_or_else(String::new, |value| shortened(&value.to_json()));
+                Dependency { error_message: Some(format!("the service says {found}")), ..Dependency::new(name, status) }
+            }
             None => {
                 let found = path.last(body).map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
                 Dependency::unknown(name, format!("it is {found}, which is not a known word"))
@@ -302,7 +306,8 @@ fn at<'n, 'a>(field: Option<&Field>, item: &'n Node<'a>) -> Option<Found<'n, 'a>
 /// Returns the name that a value is: a text, a number or a boolean.
 fn name_of(found: Found<'_, '_>) -> Option<String> {
     match found.node()? {
-        Node::Text(text) => Some(text.trim().to_owned()),
+        // The host makes it plain, and shows in a note what made two names equal.
+        Node::Text(text) => Some(text.clone().into_owned()),
         // An id keeps its digits.
         Node::Number(number) if !number.is_f64() => Some(number.to_string()),
         Node::Number(_) | Node::Bool(_) => found.to_js(),

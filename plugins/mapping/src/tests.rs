@@ -37,7 +37,7 @@ fn objects_and_arrays_become_dependencies() {
     check(
         r#"{"root":"data.services","fields":{"name":"n.m","healthy":"h"}}"#,
         r#"{"data":{"services":[{"n":{"m":" a "},"h":true},{"n":{"m":"b"},"h":"Down"}]}}"#,
-        "a=ok b=critical",
+        " a =ok b=critical",
     );
     check(r#"{"fields":{"name":"n","healthy":"h"}}"#, r#"[{"n":"a","h":"OK"}]"#, "a=ok");
     check(r#"{"root":"","fields":{"name":"$key","healthy":"h"}}"#, r#"{"a":{"h":false}}"#, "a=critical");
