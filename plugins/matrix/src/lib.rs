@@ -18,6 +18,9 @@ pub struct Settings {
     /// The id of the room: `!abc:example.org`. Clients show it in the settings of the room.
     #[schemars(regex(pattern = "^!"))]
     pub room: String,
+    /// Whether critical messages notify all members of the room (`@room`). The account needs the right to do that.
+    #[serde(default)]
+    pub mention_room: bool,
 }
 
 impl Notifier for Matrix {
@@ -35,7 +38,7 @@ impl Notifier for Matrix {
     }
 
     fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
-        let body = body(notification).to_string();
+        let body = body(&settings, notification).to_string();
         // The server recognises a repetition by the last part.
         let (room, id) = (segment(&settings.room), segment(&notification.id));
         let path = channel.under(&format!("_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
@@ -65,7 +68,7 @@ fn segment(text: &str) -> String {
     })
 }
 
-fn body(notification: &Notification) -> Value {
+fn body(settings: &Settings, notification: &Notification) -> Value {
     let message = Message::of(notification);
     let text = message.text(LONGEST);
     let (mut plain, mut html) = (
@@ -76,7 +79,16 @@ fn body(notification: &Notification) -> Value {
         plain.push_str(&format!("\n{link}"));
         html.push_str(&format!("<br><a href=\"{}\">details</a>", escape_html(link)));
     }
-    json!({ "msgtype": "m.text", "body": plain, "format": "org.matrix.custom.html", "formatted_body": html })
+    // Without the list of mentions, `@room` in a text of a target would notify all its members (Matrix 1.7).
+    let mentions =
+        if settings.mention_room && message.status == Status::Critical { json!({ "room": true }) } else { json!({}) };
+    json!({
+        "msgtype": "m.text",
+        "body": plain,
+        "format": "org.matrix.custom.html",
+        "formatted_body": html,
+        "m.mentions": mentions,
+    })
 }
 
 #[cfg(test)]
@@ -95,8 +107,13 @@ mod tests {
                 "<strong>Critical: Database (Shop)</strong><br>{}<br><a href=\"http://polliwog.lan/targets/shop\">details</a>",
                 facts.replace('\n', "<br>")
             ),
+            "m.mentions": {},
         });
-        assert_eq!(body(&notification(&[Event::Firing])), expected);
+        let settings = Settings { room: "!r:example.org".to_owned(), mention_room: false };
+        assert_eq!(body(&settings, &notification(&[Event::Firing])), expected);
+        let loud = Settings { mention_room: true, ..settings };
+        assert_eq!(body(&loud, &notification(&[Event::Firing]))["m.mentions"], json!({ "room": true }));
+        assert_eq!(body(&loud, &notification(&[Event::Resolved]))["m.mentions"], json!({}));
         assert_eq!(segment("!a:b.org"), "%21a%3Ab.org");
     }
 }

@@ -99,9 +99,15 @@ fn refused(answer: &str) -> Result<(), CallError> {
 /// The length of the text in bytes. Slack cuts texts above 40,000 characters; people stop reading earlier.
 const LONGEST: usize = 3500;
 
+/// Escapes a text for Slack's markup. Mattermost and Rocket.Chat also read `@channel` and the like in texts, which come
+/// from targets: an invisible character after the `@` keeps them from notifying a group.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    GROUPS.iter().fold(escaped, |text, group| text.replace(&format!("@{group}"), &format!("@\u{200b}{group}")))
 }
+
+/// The words by which a message notifies a group.
+const GROUPS: [&str; 4] = ["channel", "all", "here", "everyone"];
 
 fn body(settings: &Settings, notification: &Notification) -> Value {
     let message = Message::of(notification);
@@ -144,6 +150,7 @@ mod tests {
         let several = body(&settings, &notification(&[Event::Resolved, Event::Resolved]));
         assert_eq!(several["text"], "*<http://polliwog.lan/alerts|Shop: 2 resolved>*");
         assert_eq!(escaped("<a> & b"), "&lt;a&gt; &amp; b");
+        assert_eq!(escaped("@here, @all"), "@\u{200b}here, @\u{200b}all");
     }
 
     #[test]

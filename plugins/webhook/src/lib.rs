@@ -58,8 +58,11 @@ impl Notifier for Webhook {
         let request = match &settings.template {
             None => http::Request::post_json("", &body),
             Some(template) => {
-                let text = rendered(template, &body)?;
                 let kind = settings.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
+                let text = rendered(template, &body).unwrap_or_else(|problem| {
+                    log::warn!("the default text is sent: {}", problem.sentence());
+                    default_text(kind, &body)
+                });
                 let request = http::Request::new("POST", "").header("content-type", kind);
                 request.body(text, http::BodyEncoding::Raw)
             }
@@ -72,6 +75,15 @@ impl Notifier for Webhook {
 }
 
 polliwog_sdk::register_notifier!(Webhook);
+
+/// The text for a notification that its template cannot render. What it says is more important than its form.
+fn default_text(content_type: &str, body: &Value) -> String {
+    let (title, text) = (&body["title"], &body["text"]);
+    match content_type.contains("json") {
+        true => json!({ "title": title, "text": text }).to_string(),
+        false => format!("{}\n{}", title.as_str().unwrap_or_default(), text.as_str().unwrap_or_default()),
+    }
+}
 
 /// A body with every field, which shows whether a template can be rendered.
 fn example() -> Value {
