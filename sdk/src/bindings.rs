@@ -414,7 +414,7 @@ pub mod polliwog {
                 /// URL of a channel are references, as in `settings`.
                 pub url: _rt::String,
                 /// Other origins of the same service, for example the members of a cluster, in the operator's order of
-                /// preference. They have the same scheme as `url`.
+                /// preference.
                 pub also: _rt::Vec<_rt::String>,
                 /// The operator's labels.
                 pub labels: _rt::Vec<Label>,
@@ -1342,6 +1342,8 @@ pub mod polliwog {
             pub struct HttpError {
                 /// The number of this exchange in the call. Absent if the host refused the request before it looked up the server.
                 pub exchange: ::core::option::Option<u32>,
+                /// The status of the response, if it began and its body could not be read.
+                pub status: ::core::option::Option<u16>,
                 /// The class.
                 pub class: HttpErrorClass,
                 /// "denied", "dns_not_found", "connect_refused", "tls_fingerprint_mismatch", "timeout", "body_too_large",
@@ -1360,6 +1362,7 @@ pub mod polliwog {
                 ) -> ::core::fmt::Result {
                     f.debug_struct("HttpError")
                         .field("exchange", &self.exchange)
+                        .field("status", &self.status)
                         .field("class", &self.class)
                         .field("code", &self.code)
                         .field("message", &self.message)
@@ -2165,7 +2168,7 @@ pub mod polliwog {
                     }
                     wit_import53(ptr0, ptr52);
                     let l54 = i32::from(*ptr52.add(0).cast::<u8>());
-                    let result88 = match l54 {
+                    let result90 = match l54 {
                         0 => {
                             let e = {
                                 let l55 = *ptr52.add(8).cast::<i32>();
@@ -2280,33 +2283,32 @@ pub mod polliwog {
                             let e = {
                                 let l78 = i32::from(*ptr52.add(8).cast::<u8>());
                                 let l80 = i32::from(*ptr52.add(16).cast::<u8>());
-                                let l81 = *ptr52
-                                    .add(16 + 1 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l82 = *ptr52
-                                    .add(16 + 2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let len83 = l82;
-                                let bytes83 = _rt::Vec::from_raw_parts(
-                                    l81.cast(),
-                                    len83,
-                                    len83,
-                                );
+                                let l82 = i32::from(*ptr52.add(20).cast::<u8>());
+                                let l83 = *ptr52.add(24).cast::<*mut u8>();
                                 let l84 = *ptr52
-                                    .add(16 + 3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l85 = *ptr52
-                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .add(24 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let len86 = l85;
-                                let bytes86 = _rt::Vec::from_raw_parts(
-                                    l84.cast(),
-                                    len86,
-                                    len86,
+                                let len85 = l84;
+                                let bytes85 = _rt::Vec::from_raw_parts(
+                                    l83.cast(),
+                                    len85,
+                                    len85,
                                 );
-                                let l87 = i32::from(
+                                let l86 = *ptr52
+                                    .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l87 = *ptr52
+                                    .add(24 + 3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len88 = l87;
+                                let bytes88 = _rt::Vec::from_raw_parts(
+                                    l86.cast(),
+                                    len88,
+                                    len88,
+                                );
+                                let l89 = i32::from(
                                     *ptr52
-                                        .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                        .add(24 + 4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<u8>(),
                                 );
                                 HttpError {
@@ -2321,17 +2323,28 @@ pub mod polliwog {
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    class: HttpErrorClass::_lift(l80 as u8),
-                                    code: _rt::string_lift(bytes83),
-                                    message: _rt::string_lift(bytes86),
-                                    retryable: _rt::bool_lift(l87 as u8),
+                                    status: match l80 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l81 = i32::from(*ptr52.add(18).cast::<u16>());
+                                                l81 as u16
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    class: HttpErrorClass::_lift(l82 as u8),
+                                    code: _rt::string_lift(bytes85),
+                                    message: _rt::string_lift(bytes88),
+                                    retryable: _rt::bool_lift(l89 as u8),
                                 }
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result88
+                    result90
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -3076,13 +3089,13 @@ pub mod polliwog {
                     let l55 = *ptr52
                         .add(::core::mem::size_of::<*const u8>())
                         .cast::<usize>();
-                    let base90 = l54;
-                    let len90 = l55;
-                    let mut result90 = _rt::Vec::with_capacity(len90);
-                    for i in 0..len90 {
-                        let base = base90
+                    let base92 = l54;
+                    let len92 = l55;
+                    let mut result92 = _rt::Vec::with_capacity(len92);
+                    for i in 0..len92 {
+                        let base = base92
                             .add(i * (64 + 6 * ::core::mem::size_of::<*const u8>()));
-                        let e90 = {
+                        let e92 = {
                             let l56 = i32::from(*base.add(0).cast::<u8>());
                             match l56 {
                                 0 => {
@@ -3199,33 +3212,32 @@ pub mod polliwog {
                                     let e = {
                                         let l80 = i32::from(*base.add(8).cast::<u8>());
                                         let l82 = i32::from(*base.add(16).cast::<u8>());
-                                        let l83 = *base
-                                            .add(16 + 1 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l84 = *base
-                                            .add(16 + 2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len85 = l84;
-                                        let bytes85 = _rt::Vec::from_raw_parts(
-                                            l83.cast(),
-                                            len85,
-                                            len85,
-                                        );
+                                        let l84 = i32::from(*base.add(20).cast::<u8>());
+                                        let l85 = *base.add(24).cast::<*mut u8>();
                                         let l86 = *base
-                                            .add(16 + 3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l87 = *base
-                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                            .add(24 + 1 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let len88 = l87;
-                                        let bytes88 = _rt::Vec::from_raw_parts(
-                                            l86.cast(),
-                                            len88,
-                                            len88,
+                                        let len87 = l86;
+                                        let bytes87 = _rt::Vec::from_raw_parts(
+                                            l85.cast(),
+                                            len87,
+                                            len87,
                                         );
-                                        let l89 = i32::from(
+                                        let l88 = *base
+                                            .add(24 + 2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l89 = *base
+                                            .add(24 + 3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len90 = l89;
+                                        let bytes90 = _rt::Vec::from_raw_parts(
+                                            l88.cast(),
+                                            len90,
+                                            len90,
+                                        );
+                                        let l91 = i32::from(
                                             *base
-                                                .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                                .add(24 + 4 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<u8>(),
                                         );
                                         HttpError {
@@ -3240,10 +3252,21 @@ pub mod polliwog {
                                                 }
                                                 _ => _rt::invalid_enum_discriminant(),
                                             },
-                                            class: HttpErrorClass::_lift(l82 as u8),
-                                            code: _rt::string_lift(bytes85),
-                                            message: _rt::string_lift(bytes88),
-                                            retryable: _rt::bool_lift(l89 as u8),
+                                            status: match l82 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l83 = i32::from(*base.add(18).cast::<u16>());
+                                                        l83 as u16
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            },
+                                            class: HttpErrorClass::_lift(l84 as u8),
+                                            code: _rt::string_lift(bytes87),
+                                            message: _rt::string_lift(bytes90),
+                                            retryable: _rt::bool_lift(l91 as u8),
                                         }
                                     };
                                     Err(e)
@@ -3251,15 +3274,15 @@ pub mod polliwog {
                                 _ => _rt::invalid_enum_discriminant(),
                             }
                         };
-                        result90.push(e90);
+                        result92.push(e92);
                     }
                     _rt::cabi_dealloc(
-                        base90,
-                        len90 * (64 + 6 * ::core::mem::size_of::<*const u8>()),
+                        base92,
+                        len92 * (64 + 6 * ::core::mem::size_of::<*const u8>()),
                         8,
                     );
-                    let result91 = result90;
-                    result91
+                    let result93 = result92;
+                    result93
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -11126,8 +11149,8 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3124] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x93\x17\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 3135] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9e\x17\x01A\x02\x01\
 A\x14\x01B\x0b\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bcach\
 e-error\x03\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\
 \x01\x01\x01@\x03\x03keys\x05value\x02\x06ttl-msy\0\x05\x04\0\x03set\x01\x06\x01\
@@ -11150,7 +11173,7 @@ r\x01\x05names\x02\x03keys\x13signature-algorithms\x0cis-authority\x7f\x04\0\x0b
 certificate\x03\0\x03\x01ks\x01p\x04\x01r\x06\x08protocol\x05\x06cipher\x05\x04a\
 lpn\x05\x0bserver-names\x05chain\x06\x07problem\x05\x04\0\x0btls-session\x03\0\x07\
 \x03\0\x19polliwog:plugin/tls@0.1.0\x05\x04\x02\x03\0\x01\x05extra\x02\x03\0\x03\
-\x0btls-session\x01BC\x02\x03\x02\x01\x05\x04\0\x05extra\x03\0\0\x02\x03\x02\x01\
+\x0btls-session\x01BD\x02\x03\x02\x01\x05\x04\0\x05extra\x03\0\0\x02\x03\x02\x01\
 \x06\x04\0\x0btls-session\x03\0\x02\x01r\x02\x04names\x05values\x04\0\x06header\x03\
 \0\x04\x01m\x03\x03raw\x04form\x04json\x04\0\x0dbody-encoding\x03\0\x06\x01q\x04\
 \x0cjson-pointer\x01s\0\x06header\x01s\0\x06cookie\x01s\0\x07pattern\x01s\0\x04\0\
@@ -11175,25 +11198,26 @@ changey\x06status{\x06reasons\x07headers$\x04body\x14\x0dbody-complete\x7f\x06ti
 ming,\x04\0\x08response\x03\0-\x01m\x0f\x06denied\x10invalid-argument\x0bname-lo\
 okup\x12connection-refused\x0bunreachable\x11connection-failed\x0bcertificate\x08\
 protocol\x06closed\x07timeout\x09call-over\x0ebody-too-large\x07capture\x05limit\
-\x05other\x04\0\x10http-error-class\x03\0/\x01r\x05\x08exchange\x1a\x05class0\x04\
-codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\x03\01\x01@\x01\x04names\0\
-s\x04\0\x09reference\x013\x01@\x01\x04names\0\x7f\x04\0\x0ahas-secret\x014\x01@\x01\
-\x04names\x01\0\x04\0\x0dforget-secret\x015\x01j\x01.\x012\x01@\x01\x07request*\0\
-6\x04\0\x05fetch\x017\x01p*\x01p6\x01@\x01\x08requests8\09\x04\0\x09fetch-all\x01\
-:\x01k\x03\x01@\x01\x08exchangey\0;\x04\0\x06tls-of\x01<\x03\0\x1apolliwog:plugi\
-n/http@0.1.0\x05\x07\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05erro\
-r\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x05write\x01\
-\x02\x03\0\x19polliwog:plugin/log@0.1.0\x05\x08\x02\x03\0\x01\x07failure\x01B\x06\
-\x02\x03\x02\x01\x09\x04\0\x07failure\x03\0\0\x01@\x01\x0bfingerprints\x01\0\x04\
-\0\x04sent\x01\x02\x01@\x02\x0bfingerprints\x06reason\x01\x01\0\x04\0\x07refused\
-\x01\x03\x03\0\x1epolliwog:plugin/progress@0.1.0\x05\x0a\x01B\x0e\x01m\x03\x10in\
-valid-argument\x04full\x0bunavailable\x04\0\x0bstore-error\x03\0\0\x01p}\x01k\x02\
-\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\x01\x01\x01@\x02\x03keys\x05\
-value\x02\0\x05\x04\0\x03set\x01\x06\x01@\x01\x03keys\x01\0\x04\0\x06remove\x01\x07\
-\x01ps\x01@\0\0\x08\x04\0\x04keys\x01\x09\x03\0\x1bpolliwog:plugin/store@0.1.0\x05\
-\x0b\x04\07polliwog:sdk/everything-with-all-of-its-exports-removed\x04\0\x0b0\x01\
-\0*everything-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cpro\
-cessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+\x05other\x04\0\x10http-error-class\x03\0/\x01k{\x01r\x06\x08exchange\x1a\x06sta\
+tus1\x05class0\x04codes\x07messages\x09retryable\x7f\x04\0\x0ahttp-error\x03\02\x01\
+@\x01\x04names\0s\x04\0\x09reference\x014\x01@\x01\x04names\0\x7f\x04\0\x0ahas-s\
+ecret\x015\x01@\x01\x04names\x01\0\x04\0\x0dforget-secret\x016\x01j\x01.\x013\x01\
+@\x01\x07request*\07\x04\0\x05fetch\x018\x01p*\x01p7\x01@\x01\x08requests9\0:\x04\
+\0\x09fetch-all\x01;\x01k\x03\x01@\x01\x08exchangey\0<\x04\0\x06tls-of\x01=\x03\0\
+\x1apolliwog:plugin/http@0.1.0\x05\x07\x01B\x04\x01m\x05\x05trace\x05debug\x04in\
+fo\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\
+\0\x04\0\x05write\x01\x02\x03\0\x19polliwog:plugin/log@0.1.0\x05\x08\x02\x03\0\x01\
+\x07failure\x01B\x06\x02\x03\x02\x01\x09\x04\0\x07failure\x03\0\0\x01@\x01\x0bfi\
+ngerprints\x01\0\x04\0\x04sent\x01\x02\x01@\x02\x0bfingerprints\x06reason\x01\x01\
+\0\x04\0\x07refused\x01\x03\x03\0\x1epolliwog:plugin/progress@0.1.0\x05\x0a\x01B\
+\x0e\x01m\x03\x10invalid-argument\x04full\x0bunavailable\x04\0\x0bstore-error\x03\
+\0\0\x01p}\x01k\x02\x01@\x01\x03keys\0\x03\x04\0\x03get\x01\x04\x01j\0\x01\x01\x01\
+@\x02\x03keys\x05value\x02\0\x05\x04\0\x03set\x01\x06\x01@\x01\x03keys\x01\0\x04\
+\0\x06remove\x01\x07\x01ps\x01@\0\0\x08\x04\0\x04keys\x01\x09\x03\0\x1bpolliwog:\
+plugin/store@0.1.0\x05\x0b\x04\07polliwog:sdk/everything-with-all-of-its-exports\
+-removed\x04\0\x0b0\x01\0*everything-with-all-of-its-exports-removed\x03\0\0\0G\x09\
+producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rus\
+t\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

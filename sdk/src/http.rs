@@ -310,6 +310,15 @@ pub fn stable(text: &str) -> String {
     }
 }
 
+/// Returns whether a text contains a reference to a secret, for example a header that an operator configured. A plugin
+/// that follows a redirect to another host leaves such headers out.
+pub fn has_reference(text: &str) -> bool {
+    const NAME: &str = "secret.x";
+    let sample = transport::reference(NAME);
+    let mark = sample.split(NAME).next().unwrap_or_default();
+    ["secret.", "basic."].iter().any(|scheme| text.contains(&format!("{mark}{scheme}")))
+}
+
 /// Returns the problems of the setting `headers`: names that differ only in case, of which a server would get two.
 ///
 /// ```

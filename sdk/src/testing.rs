@@ -184,8 +184,8 @@ impl Replay {
         match (response, error) {
             (Some(response), _) => Ok(contract::Response { exchange, ..response.into() }),
             (None, Some(error)) => {
-                let RecordedError { class, code, message, retryable } = error;
-                Err(HttpError { exchange: Some(exchange), class: class.into(), code, message, retryable })
+                let RecordedError { status, class, code, message, retryable } = error;
+                Err(HttpError { exchange: Some(exchange), status, class: class.into(), code, message, retryable })
             }
             (None, None) => unreachable!("checked when the recording was read"),
         }
@@ -271,6 +271,7 @@ pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, H
             None => Ok(response),
             Some(name) => Err(HttpError {
                 exchange: Some(response.exchange),
+                status: Some(response.status),
                 class: HttpErrorClass::Capture,
                 code: "capture_missing".to_owned(),
                 message: format!("the answer has no value for the captured secret {name:?}"),

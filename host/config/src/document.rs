@@ -141,5 +141,9 @@ pub fn read_text(file: &Path, longest: u64) -> Result<String, String> {
     if text.len() as u64 > longest {
         return Err(format!("{name} is longer than {longest} bytes: check that it is the right file"));
     }
+    // Editors write a byte order mark in front of the text, which does not belong to it.
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
     Ok(text)
 }

@@ -1,7 +1,7 @@
 //! The answers that a plugin sees.
 
 use crate::captures::Place;
-use crate::exchange::Raw;
+use crate::in_flight::Raw;
 use crate::message::Response;
 use crate::reading::Visible;
 

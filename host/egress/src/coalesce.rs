@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::budget::Gauges;
-use crate::exchange::{Plan, Progress, Raw};
+use crate::in_flight::{Plan, Progress, Raw};
 use crate::message::only_reads;
 use crate::pool::Route;
 use foldhash::fast::RandomState;

@@ -1,8 +1,9 @@
 //! Resolves a host name once, checks every address, and connects to a checked address.
 
 use crate::address::{self, Reach};
+use crate::error::without_os_number;
+use crate::handshake::{handshake_error, refusal};
 use crate::peer::Peer;
-use crate::tls::{Refusal, Refused};
 use crate::{Error, Origin, Tls};
 use futures_util::future::BoxFuture;
 use rustls::ClientConfig;
@@ -47,8 +48,17 @@ impl Resolve for SystemResolver {
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub origin: Origin,
+    /// The name for TLS, in the request for a certificate and in the certificate. `None` stands for the host of the
+    /// origin.
+    pub server_name: Option<Arc<str>>,
     pub tls: Tls,
     pub reach: Reach,
+}
+
+impl Destination {
+    pub(crate) fn server_name(&self) -> &Arc<str> {
+        self.server_name.as_ref().unwrap_or(&self.origin.host)
+    }
 }
 
 /// The duration of each phase of connecting.
@@ -200,23 +210,17 @@ fn missing_resource(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Returns the text of an error in lower case, without the suffix "(os error N)".
-pub(crate) fn without_os_number(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
-}
-
 pub(crate) async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, NotConnected> {
-    let origin = &destination.origin;
-    let stream = match secured(origin, destination.tls.config(), tcp).await? {
+    let (origin, server_name) = (&destination.origin, destination.server_name());
+    let stream = match secured(server_name, destination.tls.config(), tcp).await? {
         Ok(stream) => stream,
         Err(error) => {
-            let refused = refusal(&error).map(|refused| Arc::new(Peer::refused(refused, &origin.host)));
-            return Err(NotConnected { error: handshake_error(origin.authority(), &error), refused });
+            let refused = refusal(&error).map(|refused| Arc::new(Peer::refused(refused, server_name)));
+            return Err(NotConnected { error: handshake_error(origin.authority(), server_name, &error), refused });
         }
     };
     let (_, session) = stream.get_ref();
-    let peer = Arc::new(Peer::of(session, &origin.host));
+    let peer = Arc::new(Peer::of(session, server_name));
     let http2 = session.alpn_protocol() == Some(b"h2");
     Ok(Stream::Tls { stream: Box::new(stream), peer, http2 })
 }
@@ -227,38 +231,14 @@ pub(crate) async fn secure(
     config: Arc<ClientConfig>,
     tcp: TcpStream,
 ) -> Result<TlsStream<TcpStream>, Error> {
-    secured(origin, config, tcp).await?.map_err(|error| handshake_error(origin.authority(), &error))
+    secured(&origin.host, config, tcp).await?.map_err(|error| handshake_error(origin.authority(), &origin.host, &error))
 }
 
 async fn secured(
-    origin: &Origin,
+    server_name: &str,
     config: Arc<ClientConfig>,
     tcp: TcpStream,
 ) -> Result<io::Result<TlsStream<TcpStream>>, Error> {
-    let server = ServerName::try_from(origin.host.to_string()).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let server = ServerName::try_from(server_name.to_owned()).map_err(|error| Error::BadRequest(error.to_string()))?;
     Ok(TlsConnector::from(config).connect(server, tcp).await)
-}
-
-/// Returns why a handshake refused the certificate; `None` if it failed for another reason.
-fn refusal(error: &io::Error) -> Option<&Refused> {
-    Refused::of(error.get_ref()?.downcast_ref::<rustls::Error>()?)
-}
-
-fn handshake_error(name: String, error: &io::Error) -> Error {
-    let Some(Refused { found, refusal, .. }) = refusal(error) else {
-        let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        return Error::TlsFailed { name, why: cause.map_or_else(|| without_os_number(error), ToString::to_string) };
-    };
-    let found = found.to_string();
-    match refusal {
-        Refusal::Fingerprint { expected } => {
-            let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
-            Error::FingerprintMismatch { name, found, expected: expected.join(" or ") }
-        }
-        Refusal::Untrusted => Error::Untrusted { name, found },
-        Refusal::Name => Error::NameMismatch { name, found },
-        Refusal::Expired => Error::Expired { name, why: "it has expired" },
-        Refusal::NotYetValid => Error::Expired { name, why: "it is not valid yet" },
-        Refusal::Version1 => Error::CertificateVersion { name },
-    }
 }

@@ -13,7 +13,7 @@ impl Egress {
     /// If the name cannot be looked up, no address may be reached, or nothing answers there.
     pub async fn dial(&self, server: &OriginGrant, reach: &Reach) -> Result<TcpStream, Error> {
         let origin = Origin { https: false, ..server.origin.clone() };
-        let destination = Destination { origin, tls: server.tls.clone(), reach: reach.clone() };
+        let destination = Destination { origin, server_name: None, tls: server.tls.clone(), reach: reach.clone() };
         let (own, resolver) = (self.common.own.as_slice(), &*self.common.resolver);
         let connected = connect::connect(&destination, own, resolver, |_| {}).await;
         match connected.map_err(|not_connected| not_connected.error)?.0 {

@@ -65,8 +65,24 @@ pub enum Error {
     NameMismatch { name: String, found: String },
     #[error("the certificate of {name} is not valid now ({why}): renew it and check the clocks of both machines")]
     Expired { name: String, why: &'static str },
-    #[error("the certificate of {name} has X.509 version 1, which cannot be verified: create a version 3 certificate")]
-    CertificateVersion { name: String },
+    #[error(
+        "the certificate of {name} is signed by {issuer:?}, which is not trusted here, and whose certificate the server does \
+         not send: if it is an intermediate authority, have the server send its whole chain; if it is your own, add it as \
+         tls.ca_file, or check the fingerprint on the server and set tls.fingerprint = \"{found}\""
+    )]
+    IssuerMissing { name: String, issuer: String, found: String },
+    #[error(
+        "the certificate of {name} cannot be verified ({why}): create a new one, or check the fingerprint on the server and \
+         set tls.fingerprint = \"{found}\""
+    )]
+    CertificateUnusable { name: String, why: String, found: String },
+    #[error(
+        "the handshake with {name} cannot be verified by the key of its certificate ({why}): create a new key and \
+         certificate, or set tls.insecure = true if the network may be trusted"
+    )]
+    KeyUnusable { name: String, why: String },
+    #[error("{name} ended the TLS session: {why}")]
+    TlsRefused { name: String, why: String },
     #[error("the TLS handshake with {name} failed ({why}): check that the port speaks TLS")]
     TlsFailed { name: String, why: String },
     #[error("no whole answer within {:.1} s; the request timed out while {phase}", .after.as_secs_f64())]
@@ -77,8 +93,10 @@ pub enum Error {
     Closed(String),
     #[error("{name} sent an answer that is not HTTP ({why}): check the port and whether it needs https")]
     Protocol { name: String, why: String },
-    #[error("the answer's headers exceed the limits of {limit} bytes and {count} headers")]
-    HeadersTooLarge { limit: usize, count: usize },
+    #[error("{name} sent an answer that is not HTTP: {why}")]
+    UnreadableHead { name: String, why: String },
+    #[error("the answer's headers exceed the limit of {limit} bytes")]
+    HeadersTooLarge { limit: usize },
     #[error("the answer's body is longer than the {limit} bytes that this poll may still read")]
     BodyTooLarge { limit: usize },
     #[error(
@@ -89,13 +107,16 @@ pub enum Error {
     #[error("this host has run out of {0}: raise its limit or poll fewer targets at once")]
     OutOfMeans(&'static str),
     #[error(
-        "the answer's body is compressed ({0}) although the request did not ask for it: disable compression for this path"
+        "the answer's body is compressed ({0}), which the request did not ask for and Polliwog does not decode: disable it \
+         for this path, or use gzip"
     )]
     EncodedBody(String),
+    #[error("the answer's compressed body cannot be decoded: {0}")]
+    BrokenEncoding(String),
     #[error("the recording does not contain {0}: record it again")]
     NotRecorded(String),
     #[error("{message}")]
-    Recorded { class: ErrorClass, code: String, message: String, retryable: bool },
+    Recorded { status: Option<u16>, class: ErrorClass, code: String, message: String, retryable: bool },
 }
 
 /// The kind of an error, for decisions.
@@ -164,17 +185,20 @@ impl Error {
             Self::Untrusted { .. } => "tls_untrusted",
             Self::NameMismatch { .. } => "tls_name_mismatch",
             Self::Expired { .. } => "tls_expired",
-            Self::CertificateVersion { .. } => "tls_certificate_version",
+            Self::IssuerMissing { .. } => "tls_untrusted",
+            Self::CertificateUnusable { .. } | Self::KeyUnusable { .. } => "tls_certificate_unusable",
+            Self::TlsRefused { .. } => "tls_refused",
             Self::TlsFailed { .. } => "tls_failed",
             Self::Timeout { .. } => "timeout",
             Self::CallOver { .. } => "call_over",
             Self::Closed(_) => "closed",
-            Self::Protocol { .. } => "protocol",
+            Self::Protocol { .. } | Self::UnreadableHead { .. } => "protocol",
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::Overloaded { .. } => "overloaded",
             Self::OutOfMeans(_) => "host_out_of_means",
             Self::EncodedBody(_) => "encoded_body",
+            Self::BrokenEncoding(_) => "broken_encoding",
         }
     }
 
@@ -191,8 +215,14 @@ impl Error {
             | Self::Untrusted { .. }
             | Self::NameMismatch { .. }
             | Self::Expired { .. }
-            | Self::CertificateVersion { .. } => ErrorClass::Certificate,
-            Self::TlsFailed { .. } | Self::Protocol { .. } => ErrorClass::Protocol,
+            | Self::IssuerMissing { .. }
+            | Self::CertificateUnusable { .. }
+            | Self::KeyUnusable { .. } => ErrorClass::Certificate,
+            Self::TlsFailed { .. }
+            | Self::TlsRefused { .. }
+            | Self::Protocol { .. }
+            | Self::UnreadableHead { .. }
+            | Self::BrokenEncoding(_) => ErrorClass::Protocol,
             Self::Closed(_) => ErrorClass::Closed,
             Self::Timeout { .. } => ErrorClass::Timeout,
             Self::CallOver { .. } => ErrorClass::CallOver,
@@ -227,10 +257,13 @@ impl Error {
                 | Self::ConnectRefused(_)
                 | Self::ConnectFailed { .. }
                 | Self::TlsFailed { .. }
+                | Self::TlsRefused { .. }
                 | Self::Timeout { .. }
                 | Self::CallOver { .. }
                 | Self::Closed(_)
                 | Self::Protocol { .. }
+                | Self::UnreadableHead { .. }
+                | Self::BrokenEncoding(_)
                 | Self::CaptureMissing { .. }
                 | Self::CaptureNotFound { .. }
                 | Self::Overloaded { .. }
@@ -238,6 +271,12 @@ impl Error {
                 | Self::Recorded { retryable: true, .. }
         )
     }
+}
+
+/// Returns the text of an error in lower case, without the suffix "(os error N)".
+pub(crate) fn without_os_number(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 /// How the finished requests of a poll ended: the set of their results.

@@ -1,187 +1,33 @@
 //! Sends one request and reads its whole answer, unmasked.
 
-use crate::budget::{Bytes as Budget, Gauges, Held, Slots, Sockets};
-use crate::connect::{self, Destination, NotConnected, Phases, Resolve, connect, without_os_number};
-use crate::http1::{self, BEFORE_HEAD, HEADER_BYTES, HEADER_COUNT};
+use crate::body::{Read, read};
+use crate::broken::broken;
+use crate::connect::{self, NotConnected, Phases, connect};
+use crate::http1::{self, Apart, HEADER_BYTES};
+use crate::in_flight::{Common, Plan, Progress, Raw};
 use crate::message::only_reads;
 use crate::peer::Peer;
 use crate::pool::{Connection, Key, Pool, Transport};
-use crate::reading::Visible;
 use crate::{Error, Method, Timing};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Uri, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
-/// Budget share in bytes for the first piece of a body, whatever its content-length. Each further share doubles the
-/// total.
-const FIRST_HOLD: usize = 64 * 1024;
-/// Maximum wait of a partly read body for more of the budget. The wait is short because the body already holds a share.
-const GROWING: Duration = Duration::from_secs(2);
 /// Interval of the keep-alive pings of an HTTP/2 connection.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Time for the answer to a keep-alive ping. Without an answer the connection is closed.
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A request with its secrets inserted. It is never printed.
-#[derive(Clone)]
-pub(crate) struct Plan {
-    pub destination: Destination,
-    pub method: Method,
-    pub path_and_query: String,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    /// Whether other callers may share the answer.
-    pub shared: bool,
-    /// The kind of the target. Request slots and connections are divided by kind.
-    pub share: Arc<str>,
-    /// The bytes that the poll reads at a time, and their limit.
-    pub reading: Arc<Reading>,
-    /// The part of the answer to read.
-    pub visible: Arc<Visible>,
-}
-
-/// The body bytes that one poll is reading now, and their limit.
-#[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub limit: usize,
-    pub bytes: AtomicUsize,
-    /// The bytes that were searched for secrets to find the end of an answer.
-    pub compared: AtomicUsize,
-}
-
-/// Counts the bytes of one body in [`Reading`]. They no longer count after the drop.
-struct Counted<'a> {
-    reading: &'a Reading,
-    bytes: usize,
-}
-
-impl Counted<'_> {
-    /// Counts one more piece. Returns `false` if the poll now exceeds its limit.
-    fn add(&mut self, bytes: usize) -> bool {
-        self.bytes += bytes;
-        self.reading.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.reading.limit
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.reading.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl Plan {
-    /// Returns the approximate size of the request on the wire in bytes.
-    pub(crate) fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        self.path_and_query.len() + headers + self.body.len()
-    }
-}
-
-/// A whole unmasked answer.
-#[derive(Debug)]
-pub(crate) struct Raw {
-    pub status: u16,
-    pub reason: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-    /// Whether the body was read to its end.
-    pub is_complete: bool,
-    pub timing: Timing,
-    /// The budget share of the body. It is released on drop.
-    pub held: Option<Held>,
-}
-
-impl Raw {
-    /// Returns a copy for another caller, with its own budget share.
-    pub(crate) fn copy(&self, held: Held) -> Self {
-        Self {
-            status: self.status,
-            reason: self.reason.clone(),
-            headers: self.headers.clone(),
-            body: self.body.clone(),
-            is_complete: self.is_complete,
-            timing: self.timing,
-            held: Some(held),
-        }
-    }
-}
-
-/// State that the whole process shares.
-#[derive(Debug)]
-pub(crate) struct Common {
-    pub own: Vec<SocketAddr>,
-    pub resolver: Arc<dyn Resolve>,
-    pub user_agent: HeaderValue,
-    pub slots: Slots,
-    pub bytes: Budget,
-    pub sockets: Sockets,
-    pub gauges: Gauges,
-}
-
-/// The progress of a request, for callers that time out, and the limit of its body.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    phase: Mutex<&'static str>,
-    /// Whether the request waits for a resource of this host: a slot, a socket or a budget share.
-    held_up: AtomicBool,
-    /// The largest body cap of all waiting callers, in bytes.
-    pub cap: AtomicUsize,
-    /// The server of the latest TLS handshake.
-    peer: Mutex<Option<Arc<Peer>>>,
-}
-
-impl Progress {
-    pub(crate) fn new(cap: usize) -> Self {
-        let held_up = AtomicBool::new(true);
-        Self {
-            phase: Mutex::new("waiting for a free slot"),
-            held_up,
-            cap: AtomicUsize::new(cap),
-            peer: Mutex::default(),
-        }
-    }
-
-    /// Returns whether the request waits for a resource of this host and not for the target.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.held_up.load(Ordering::Relaxed)
-    }
-
-    async fn held_up<T>(&self, waiting: impl Future<Output = T>) -> T {
-        self.held_up.store(true, Ordering::Relaxed);
-        let result = waiting.await;
-        self.held_up.store(false, Ordering::Relaxed);
-        result
-    }
-
-    pub(crate) fn phase(&self) -> &'static str {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the server of the TLS session, also of one whose certificate was refused.
-    pub(crate) fn peer(&self) -> Option<Arc<Peer>> {
-        self.peer.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set_peer(&self, peer: Option<Arc<Peer>>) {
-        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = peer;
-    }
-
-    fn enter(&self, phase: &'static str) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
-    }
-}
 
 /// The parts that all attempts of one request share.
 #[derive(Clone, Copy)]
@@ -238,13 +84,14 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
 /// Sends a request on a connection and reads the answer. The connection returns to the pool if it can be reused.
 async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
     let Ready { connection, phases, start } = ready;
+    context.progress.set_status(None);
     context.progress.set_peer(connection.peer.clone());
     let authority = &connection.authority;
     let (raw, transport) = match connection.transport {
         Transport::Http1(stream) => {
-            let (mut sender, mut driver) = stream.begin().await.map_err(|error| translate(&error, context.plan))?;
-            let left = driver.left();
-            let request = Sending { sender: Sender::Http1(&mut sender, &left), authority, phases, start };
+            let (mut sender, mut driver) = stream.begin().await.map_err(|error| broken(&error, context.plan))?;
+            let apart = driver.apart();
+            let request = Sending { sender: Sender::Http1(&mut sender, &apart), authority, phases, start };
             let raw = driver.run(answer(context, request)).await?;
             (raw, driver.finish(sender).map(Transport::Http1))
         }
@@ -268,8 +115,8 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
 
 /// The sender of a connection.
 enum Sender<'a> {
-    /// The second value is the number of bytes that may be read before the head of the answer is complete.
-    Http1(&'a mut http1::Sender, &'a AtomicUsize),
+    /// With the header lines that the HTTP library cannot represent.
+    Http1(&'a mut http1::Sender, &'a Apart),
     Http2(&'a mut http2::SendRequest<Full<Bytes>>),
 }
 
@@ -287,23 +134,20 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
     let Sending { mut sender, authority, phases, start } = request;
     progress.enter("waiting for the answer");
     let response = send(&mut sender, plan, authority, &common.user_agent).await?;
-    if let Sender::Http1(_, left) = sender {
-        left.store(usize::MAX, Ordering::Relaxed);
-    }
     let first_byte = start.elapsed();
-    let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
-    // An answer without a body (to HEAD, or with status 304) may state the encoding that its body would have.
-    if let Some(encoding) = encoding.filter(|_| !plan.visible.is_nothing() && !response.body().is_end_stream()) {
-        return Err(Error::EncodedBody(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
-    }
+    let (mut parts, incoming) = response.into_parts();
+    progress.set_status(Some(parts.status.as_u16()));
     progress.enter("reading the answer");
-    let (parts, incoming) = response.into_parts();
-    let Read { body, is_complete, held } = read(common, incoming, progress, plan).await?;
+    let Read { body, is_complete, held } = read((common, plan, progress), incoming, &mut parts.headers).await?;
+    let mut headers = headers(&parts.headers);
+    if let Sender::Http1(_, apart) = sender {
+        headers.append(&mut apart.lock().unwrap_or_else(PoisonError::into_inner));
+    }
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     Ok(Raw {
         status: parts.status.as_u16(),
         reason: reason(&parts),
-        headers: headers(&parts.headers),
+        headers,
         body,
         is_complete,
         timing: Timing {
@@ -344,7 +188,7 @@ async fn open_http2(stream: Box<TlsStream<TcpStream>>, plan: &Plan) -> Result<ht
         .keep_alive_while_idle(true)
         .max_header_list_size(HEADER_BYTES as u32)
         .handshake(TokioIo::new(stream));
-    let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
+    let (sender, connection) = handshake.await.map_err(|error| broken(&error, plan))?;
     tokio::spawn(connection);
     Ok(sender)
 }
@@ -384,58 +228,7 @@ async fn send(
             }
         }
     };
-    result.map_err(|error| translate(&error, plan))
-}
-
-/// The part of a body that was read.
-struct Read {
-    body: Vec<u8>,
-    is_complete: bool,
-    held: Option<Held>,
-}
-
-/// Reads a body within the cap and the budget. If the body is too long, or the rest is not asked for, the rest is not
-/// read and the connection is closed.
-async fn read(common: &Common, mut incoming: Incoming, progress: &Progress, plan: &Plan) -> Result<Read, Error> {
-    let visible = &*plan.visible;
-    if visible.is_nothing() {
-        return Ok(Read { body: Vec::new(), is_complete: incoming.is_end_stream(), held: None });
-    }
-    let unseen = if visible.is_whole() { 0 } else { visible.margin() };
-    let limit = || progress.cap.load(Ordering::Relaxed).saturating_add(unseen);
-    let mut counted = Counted { reading: &plan.reading, bytes: 0 };
-    let mut searched = 0;
-    let promised = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-    if visible.is_whole() && promised.is_some_and(|length| length > limit()) {
-        return Err(Error::BodyTooLarge { limit: limit() });
-    }
-    let expected = promised.unwrap_or(FIRST_HOLD).min(FIRST_HOLD).min(limit());
-    let mut held = progress.held_up(common.bytes.hold(expected, &common.gauges)).await;
-    let mut body = Vec::with_capacity(expected);
-    let mut is_complete = true;
-    while let Some(frame) = incoming.frame().await {
-        let frame = frame.map_err(|error| translate(&error, plan))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let length = body.len() + data.len();
-        if (visible.is_whole() && length > limit()) || !counted.add(data.len()) {
-            return Err(Error::BodyTooLarge { limit: limit() });
-        }
-        while length > held.bytes() {
-            let more = held.bytes().max(length - held.bytes()).min(limit().max(length));
-            let grown = timeout(GROWING, common.bytes.grow(&mut held, more, &common.gauges)).await;
-            grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?;
-        }
-        body.extend_from_slice(&data);
-        if visible.suffices(&body, &mut searched, &plan.reading.compared).await? {
-            is_complete = incoming.is_end_stream();
-            break;
-        }
-        if length > limit() {
-            return Err(Error::BodyTooLarge { limit: limit() });
-        }
-    }
-    held.shrink(body.len());
-    Ok(Read { body, is_complete, held: Some(held) })
+    result.map_err(|error| broken(&error, plan))
 }
 
 /// Returns the reason phrase. hyper omits it if it is the canonical phrase of the status.
@@ -447,35 +240,27 @@ fn reason(parts: &hyper::http::response::Parts) -> String {
 }
 
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut all = Vec::with_capacity(headers.len());
-    all.extend(headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))));
+    all.extend(headers.iter().map(|(name, value)| {
+        let value = match str::from_utf8(value.as_bytes()) {
+            Ok(text) => text.to_owned(),
+            // A URL consists of bytes, which are written in ASCII.
+            Err(_) if name == LOCATION => in_ascii(value.as_bytes()),
+            Err(_) => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        };
+        (name.as_str().to_owned(), value)
+    }));
     all
 }
 
-/// Converts an error of hyper. Every end of the connection before the end of the answer is `closed`.
-fn translate(error: &hyper::Error, plan: &Plan) -> Error {
-    let name = plan.destination.origin.authority();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            return match io.kind() {
-                std::io::ErrorKind::FileTooLarge => Error::HeadersTooLarge { limit: BEFORE_HEAD, count: HEADER_COUNT },
-                std::io::ErrorKind::ConnectionReset
-                | std::io::ErrorKind::BrokenPipe
-                | std::io::ErrorKind::UnexpectedEof
-                | std::io::ErrorKind::ConnectionAborted => Error::Closed(name),
-                _ => Error::Protocol { name, why: without_os_number(io) },
-            };
+/// Percent-encodes the bytes that are not ASCII.
+fn in_ascii(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte.is_ascii() {
+            true => text.push(byte.into()),
+            false => text.push_str(&format!("%{byte:02X}")),
         }
-        source = cause.source();
     }
-    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || error.is_body_write_aborted() {
-        return Error::Closed(name);
-    }
-    // hyper has no method to detect this error. Its text is "message head is too large".
-    if error.is_parse() && error.to_string().contains("too large") {
-        return Error::HeadersTooLarge { limit: HEADER_BYTES, count: HEADER_COUNT };
-    }
-    Error::Protocol { name, why: error.to_string() }
+    text
 }

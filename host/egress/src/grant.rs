@@ -112,6 +112,16 @@ impl Origin {
             && url.password().is_none()
     }
 
+    /// Returns whether another origin belongs to the same site, where redirects usually lead: the same host, with or
+    /// without `www.`, on the default ports, and not from https to http.
+    pub(crate) fn has_in_site(&self, other: &Self) -> bool {
+        let is_default = |origin: &Self| origin.port == if origin.https { 443 } else { 80 };
+        let bare = |origin: &'_ Self| origin.host.strip_prefix("www.").unwrap_or(&origin.host).to_owned();
+        let is_same = self.host == other.host
+            || self.address().is_none() && other.address().is_none() && bare(self) == bare(other);
+        is_default(self) && is_default(other) && (other.https || !self.https) && is_same
+    }
+
     /// Returns the IP address. `None` if the host is a name.
     pub fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
@@ -170,8 +180,8 @@ pub struct Grant {
     pub secrets: Secrets,
     /// Restrictions by the operator.
     pub narrowing: Narrowing,
-    /// The value of the `Host` header for requests to the target's own origin. `None` sends the host of the URL. See
-    /// [`host_header`].
+    /// The value of the `Host` header for requests to the target's own origin, and the name for its TLS. `None`
+    /// stands for the host of the URL. See [`host_header`].
     pub host: Option<String>,
     /// The target's URL as its operator wrote it, if it refers to a secret. `None` stands for [`Self::base`].
     pub reference_in_base: Option<String>,
@@ -193,6 +203,15 @@ pub fn host_header(text: &str) -> Result<(), String> {
     } else {
         Err(format!("{text:?} is not a host: write a name and an optional port, for example shop.example:8080"))
     }
+}
+
+/// Returns the name in a `Host` header, in lower case and without the port and brackets: the name for TLS.
+pub(crate) fn server_name(host: &str) -> Arc<str> {
+    let name = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.to_ascii_lowercase().into()
 }
 
 impl Grant {
@@ -379,6 +398,30 @@ mod tests {
             assert_eq!(Narrowing::default().check_header(header), Ok(()), "{header}");
         }
         assert_eq!(narrowing.check_header("x-token"), Ok(()));
+    }
+
+    #[test]
+    fn a_site_has_one_name_on_the_default_ports_and_does_not_leave_https() {
+        let origin = |url: &str| Origin::parse(url).unwrap().1;
+        for (from, to, expected) in [
+            ("http://a.example", "https://a.example", true),
+            ("http://a.example", "https://www.a.example", true),
+            ("https://www.a.example", "https://a.example/x", true),
+            ("http://www.a.example", "http://a.example", true),
+            ("http://10.0.0.1", "https://10.0.0.1", true),
+            ("https://a.example", "http://a.example", false),
+            ("https://a.example", "http://www.a.example", false),
+            ("http://a.example", "https://b.example", false),
+            ("http://a.example", "https://shop.a.example", false),
+            ("http://a.example", "https://www.www.a.example", false),
+            ("http://a.example:8080", "https://a.example", false),
+            ("http://a.example", "https://a.example:8443", false),
+            ("http://a.example", "http://a.example:8080", false),
+        ] {
+            assert_eq!(origin(from).has_in_site(&origin(to)), expected, "{from} {to}");
+        }
+        assert_eq!(&*server_name("Shop.example:8443"), "shop.example");
+        assert_eq!(&*server_name("[::1]:8443"), "::1");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! of the time. So an idle connection is only its stream. Each request has a new instance of the library on that
 //! stream, which the request's task runs.
 
+use crate::head;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
@@ -11,8 +12,7 @@ use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -21,34 +21,79 @@ use tokio_util::either::Either;
 
 /// Maximum size of the headers of one answer in bytes.
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
-/// Maximum number of headers of one answer over HTTP/1. The HTTP library has room for this number on its stack, and
-/// allocates 16 KB for each answer if more are allowed.
-pub(crate) const HEADER_COUNT: usize = 100;
 /// Maximum number of bytes until the head of an answer is complete. This includes the head itself and any informational
-/// answers (1xx) before it, whose number is not limited by HTTP. It also includes about 400 kB of the body that the
-/// HTTP library reads ahead.
+/// answers (1xx) before it, whose number is not limited by HTTP.
 pub(crate) const BEFORE_HEAD: usize = 1 << 20;
 
 /// Sends the requests of a connection.
 pub(crate) type Sender = http1::SendRequest<Full<Bytes>>;
 
-/// The stream of a connection. Reading fails after too many bytes before the head of an answer is complete: a server
-/// may send any number of informational answers (1xx) before the final one, and the HTTP library reads all of them.
+/// The header lines of an answer that the HTTP library cannot represent: names in lower case, and values.
+pub(crate) type Apart = Arc<Mutex<Vec<(String, String)>>>;
+
+/// The stream of a connection. It rewrites odd heads of answers before the HTTP library reads them. Reading fails
+/// after too many bytes before a head is complete: a server may send any number of informational answers (1xx) before
+/// the final one, and the HTTP library reads all of them.
 pub(crate) struct Stream {
     stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
-    /// The number of bytes that may still be read. `usize::MAX` is no limit.
-    left: Arc<AtomicUsize>,
+    /// `None` behind the head.
+    head: Option<Arriving>,
+    /// Bytes that were read and that the HTTP library has not got yet, and how many of them it has.
+    ready: (Vec<u8>, usize),
+    apart: Apart,
     /// Whether the last write or flush was not complete.
     is_blocked: bool,
 }
 
+/// The beginning of a head that is not complete.
+#[derive(Default)]
+struct Arriving {
+    bytes: Vec<u8>,
+    /// No head ends before this place.
+    searched: usize,
+    /// The number of bytes of earlier heads.
+    before: usize,
+}
+
 impl Stream {
     pub(crate) fn plain(stream: TcpStream) -> Self {
-        Self { stream: Either::Left(stream), left: Arc::default(), is_blocked: false }
+        Self::new(Either::Left(stream))
     }
 
     pub(crate) fn tls(stream: Box<TlsStream<TcpStream>>) -> Self {
-        Self { stream: Either::Right(stream), left: Arc::default(), is_blocked: false }
+        Self::new(Either::Right(stream))
+    }
+
+    fn new(stream: Either<TcpStream, Box<TlsStream<TcpStream>>>) -> Self {
+        Self { stream, head: None, ready: Default::default(), apart: Arc::default(), is_blocked: false }
+    }
+
+    /// Takes what arrived of a head. Returns the bytes that the HTTP library may read, if the head is complete.
+    fn take(&mut self, arrived: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let Some(arriving) = &mut self.head else { return Ok(Some(arrived.to_vec())) };
+        arriving.bytes.extend_from_slice(arrived);
+        let unreadable = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        head::check_beginning(&arriving.bytes).map_err(unreadable)?;
+        while let Some(end) = head::end(&arriving.bytes, &mut arriving.searched) {
+            if end > HEADER_BYTES {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            let found = head::rewritten(&arriving.bytes[..end]).map_err(unreadable)?;
+            let mut rest = arriving.bytes.split_off(end);
+            if found.is_informational {
+                *arriving = Arriving { bytes: rest, searched: 0, before: arriving.before + end };
+                continue;
+            }
+            *self.apart.lock().unwrap_or_else(PoisonError::into_inner) = found.apart;
+            self.head = None;
+            let mut ready = found.head;
+            ready.append(&mut rest);
+            return Ok(Some(ready));
+        }
+        if arriving.bytes.len() + arriving.before > BEFORE_HEAD {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(None)
     }
 
     /// Returns whether the server has closed the idle connection, or has sent something although no request is in
@@ -79,13 +124,14 @@ impl Stream {
     ///
     /// # Errors
     /// None in practice: nothing is sent yet.
-    pub(crate) async fn begin(self) -> hyper::Result<(Sender, Driver)> {
-        self.left.store(BEFORE_HEAD, Ordering::Relaxed);
-        let left = self.left.clone();
+    pub(crate) async fn begin(mut self) -> hyper::Result<(Sender, Driver)> {
+        self.head = Some(Arriving::default());
+        let apart = self.apart.clone();
+        apart.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut settings = http1::Builder::new();
-        settings.max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT);
+        settings.max_header_size(HEADER_BYTES);
         let (sender, connection) = settings.handshake(TokioIo::new(self)).await?;
-        Ok((sender, Driver { connection: Some(connection), left }))
+        Ok((sender, Driver { connection: Some(connection), apart }))
     }
 }
 
@@ -100,20 +146,34 @@ impl Drop for Stream {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
-        let read = into.filled().len() - before;
-        let left = self.left.load(Ordering::Relaxed);
-        if left == usize::MAX {
-            return Poll::Ready(Ok(()));
-        }
-        match left.checked_sub(read) {
-            Some(left) => {
-                self.left.store(left, Ordering::Relaxed);
-                Poll::Ready(Ok(()))
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            let (ready, given) = &mut this.ready;
+            if !ready.is_empty() {
+                let count = (ready.len() - *given).min(into.remaining());
+                into.put_slice(&ready[*given..*given + count]);
+                *given += count;
+                if *given == ready.len() {
+                    this.ready = Default::default();
+                }
+                return Poll::Ready(Ok(()));
             }
-            None => Poll::Ready(Err(io::ErrorKind::FileTooLarge.into())),
+            let before = into.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(context, into))?;
+            let arrived = &into.filled()[before..];
+            // Most heads arrive as a whole, and conform to the standard.
+            let is_plain = this.head.as_ref().is_none_or(|arriving| {
+                arriving.bytes.is_empty()
+                    && head::end(arrived, &mut 0).is_some_and(|end| head::is_plain(&arrived[..end]))
+            });
+            if is_plain || arrived.is_empty() {
+                this.head = None;
+                return Poll::Ready(Ok(()));
+            }
+            let ready = this.take(arrived)?;
+            into.set_filled(before);
+            this.ready = (ready.unwrap_or_default(), 0);
         }
     }
 }
@@ -151,13 +211,13 @@ impl AsyncWrite for Stream {
 pub(crate) struct Driver {
     /// `None` when the connection is over. It is dropped then, so that the request fails if it has no answer yet.
     connection: Option<http1::Connection<TokioIo<Stream>, Full<Bytes>>>,
-    left: Arc<AtomicUsize>,
+    apart: Apart,
 }
 
 impl Driver {
-    /// Returns the number of bytes that may still be read. `usize::MAX` is no limit.
-    pub(crate) fn left(&self) -> Arc<AtomicUsize> {
-        self.left.clone()
+    /// Returns the header lines that the HTTP library cannot represent. They are there once it has the head.
+    pub(crate) fn apart(&self) -> Apart {
+        self.apart.clone()
     }
 
     /// Waits for `work`, which uses the sender of the connection, and meanwhile reads and writes.
@@ -189,7 +249,8 @@ impl Driver {
         let parts = connection.into_parts();
         let stream = parts.io.into_inner();
         // A server may answer before it has read the whole request. The HTTP library forgets the rest of that request.
-        (parts.read_buf.is_empty() && !stream.is_blocked).then_some(stream)
+        let is_over = parts.read_buf.is_empty() && stream.ready.0.is_empty();
+        (is_over && !stream.is_blocked).then_some(stream)
     }
 
     fn advance(&mut self, context: &mut Context<'_>) {

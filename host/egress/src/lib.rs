@@ -39,18 +39,20 @@
 //! | `tls_untrusted` | certificate | no | no configured authority signed the certificate |
 //! | `tls_name_mismatch` | certificate | no | the certificate is for a different name |
 //! | `tls_expired` | certificate | no | the certificate has expired or is not valid yet |
-//! | `tls_certificate_version` | certificate | no | the certificate is an X.509 version 1 certificate |
+//! | `tls_certificate_unusable` | certificate | no | the certificate or its key has a form that cannot be verified |
+//! | `tls_refused` | protocol | yes | the server ended the TLS session with an alert, or has no version in common |
 //! | `tls_failed` | protocol | yes | the handshake failed for another reason |
 //! | `timeout` | timeout | yes | the answer was not complete in time |
 //! | `call_over` | call_over | yes | the poll ended before the request's own timeout |
 //! | `closed` | closed | yes | the connection ended before the answer did |
-//! | `protocol` | protocol | yes | the answer is not HTTP |
-//! | `headers_too_large` | other | no | the answer has more or longer headers than allowed |
+//! | `protocol` | protocol | yes | the answer is not HTTP, or a line of its head cannot be read |
+//! | `headers_too_large` | other | no | the answer has longer headers than allowed |
 //! | `body_too_large` | body_too_large | no | the answer has a longer body than allowed |
 //! | `overloaded` | limit | yes | the host holds the maximum number of body bytes |
 //! | `host_out_of_means` | limit | yes | the host has no descriptor or memory left for a connection |
 //! | `authentication_unsupported` | other | no | the server asks for Digest in a form that the host does not have |
-//! | `encoded_body` | other | no | the body is compressed although the request did not ask for that |
+//! | `encoded_body` | other | no | the body has a compression that the host does not decode |
+//! | `broken_encoding` | protocol | yes | the compressed body is incomplete or not correct |
 //! | `not_recorded` | not_recorded | no | a recording is replayed and does not contain the answer |
 
 #![forbid(unsafe_code)]
@@ -58,11 +60,15 @@
 pub mod address;
 mod answer;
 mod authentication;
+mod bare_key;
+mod body;
+mod broken;
 mod budget;
 mod captures;
 mod coalesce;
 mod connect;
 mod cookie;
+mod decoding;
 mod dial;
 mod ended;
 mod error;
@@ -70,8 +76,11 @@ mod exchange;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod grant;
+mod handshake;
+mod head;
 mod headers;
 mod http1;
+mod in_flight;
 mod mask;
 mod maskers;
 mod message;
@@ -99,8 +108,8 @@ pub use error::{Error, ErrorClass, Seen};
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
 pub use headers::settable_header;
 pub use message::{
-    Authentication, BodyEncoding, BodyReading, Capture, CaptureSource, Credentials, Method, Request, Response,
-    SecretEncoding, Signature, SignatureEncoding, SignaturePart, Timing, is_never_sent, method,
+    Authentication, BodyEncoding, BodyReading, Capture, CaptureSource, Credentials, Exchanged, Method, Request,
+    Response, SecretEncoding, Signature, SignatureEncoding, SignaturePart, Timing, is_never_sent, method,
 };
 pub use peer::{Certificate, TlsSession};
 pub use probe::ProbeStep;
@@ -108,7 +117,7 @@ pub use process::{Config, Egress, Lane};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, Recorder, Tape};
 pub use references::{has_references, reference_problems, with_written_references};
 pub use secrets::{InvalidSecret, SecretRules, Secrets};
-pub use session::{Exchanged, Limits, Session, Usage};
+pub use session::{Limits, Session, Usage};
 pub use tls::{Fingerprint, Tls, TlsError};
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use crate::peer::{Certificate, TlsSession};
 use crate::{Error, Grant};
 use std::sync::Arc;
 
+/// Maximum length of a server's text in an error message in bytes.
+const MAX_QUOTED: usize = 300;
+
 /// Finds the texts to mask: the secrets of an operator, and the texts that the host derived from them for a request.
 #[derive(Debug)]
 pub(crate) struct Maskers {
@@ -59,10 +62,23 @@ impl Maskers {
     pub(crate) async fn error(&self, error: Error) -> Error {
         match error {
             Error::Protocol { name, why } => Error::Protocol { name, why: self.text(why).await },
+            Error::UnreadableHead { name, why } => Error::UnreadableHead { name, why: shortened(self.text(why).await) },
             Error::TlsFailed { name, why } => Error::TlsFailed { name, why: self.text(why).await },
+            Error::IssuerMissing { name, issuer, found } => {
+                Error::IssuerMissing { name, issuer: self.text(issuer).await, found }
+            }
             Error::EncodedBody(encoding) => Error::EncodedBody(self.text(encoding).await),
             Error::Challenge(why) => Error::Challenge(self.text(why).await),
             other => other,
         }
     }
+}
+
+/// Shortens a text of a server that was masked. Before that, a part of a secret at the end would not be found.
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_QUOTED {
+        text.truncate(text.floor_char_boundary(MAX_QUOTED));
+        text.push('…');
+    }
+    text
 }

@@ -1,5 +1,6 @@
 //! Requests and responses.
 
+use crate::Error;
 use crate::budget::Held;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -314,4 +315,15 @@ pub struct Response {
     pub timing: Timing,
     /// The budget share of the body.
     pub(crate) _held: Option<Held>,
+}
+
+/// A request that ended.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// The number of the exchange in its session, from 0. `None` if no request was sent.
+    pub number: Option<u32>,
+    /// The status of the answer. `None` if no answer began.
+    pub status: Option<u16>,
+    /// The answer.
+    pub result: Result<Response, Error>,
 }

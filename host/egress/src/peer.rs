@@ -102,7 +102,7 @@ impl Peer {
             Refusal::Name => "name_mismatch",
             Refusal::Expired => "expired",
             Refusal::NotYetValid => "not_yet_valid",
-            Refusal::Version1 => "other",
+            Refusal::Unusable(_) | Refusal::Key(_) => "other",
         };
         Self {
             protocol: None,

@@ -2,9 +2,9 @@
 
 use crate::authentication::{self, Login, Prepared};
 use crate::connect::Destination;
-use crate::exchange::{Plan, Reading};
-use crate::grant::{NARROWED, path_and_query};
+use crate::grant::{NARROWED, path_and_query, server_name};
 use crate::headers::header;
+use crate::in_flight::{Plan, Reading};
 use crate::maskers::Maskers;
 use crate::message::{BodyReading, Request, is_never_sent};
 use crate::reading::{self, Visible};
@@ -12,7 +12,7 @@ use crate::references::{Part, References, Scheme};
 use crate::secrets::AvailableSecrets;
 use crate::signatures::{Signing, sign};
 use crate::signed::Signed;
-use crate::{Error, Grant, InvalidUrl, Origin, OriginGrant};
+use crate::{Error, Grant, InvalidUrl, Origin, OriginGrant, Tls};
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue};
 use std::sync::Arc;
 use url::Url;
@@ -58,7 +58,8 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
     }
     grant.narrowing.check(&request.method, &path_and_query)?;
     reading::check(&request.reading)?;
-    let OriginGrant { origin, tls } = granted(grant, &url)?;
+    let Granted { origin, tls, is_renamed } = granted(grant, &url)?;
+    let request = if is_renamed { without_secrets(known, request, &origin)? } else { request };
     if request.headers.len() > MAX_HEADERS {
         let count = request.headers.len();
         return Err(Error::BadRequest(format!("it has {count} headers, more than {MAX_HEADERS}")));
@@ -82,13 +83,15 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
             Prepared::Digest(found) => login = Some(found),
         }
     }
-    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == *origin)) {
+    let host = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == origin));
+    if let Some(host) = host {
         let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
         headers.insert(HOST, value);
     }
+    let server_name = host.filter(|_| origin.https).map(|host| server_name(host));
     let derived: Vec<String> = signed.into_texts().collect();
     let visible = Arc::new(Visible::of(&request.reading, Maskers::new(grant, &derived)));
-    let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: grant.reach.clone() };
+    let destination = Destination { origin, server_name, tls, reach: grant.reach.clone() };
     // The answer contains a captured secret of this target, or belongs to its nonce: other callers must not share it.
     let shared = request.captures.is_empty() && login.is_none() && visible.is_whole();
     let (share, bytes) = (share.clone(), reading.clone());
@@ -110,14 +113,15 @@ async fn signed_body(
     let refers = known.refers_to_signature(&body);
     let mut signed = Signed::default();
     if refers {
-        signed = sign(known, &request.signatures, None, signing).await?;
+        signed = Box::pin(sign(known, &request.signatures, None, signing)).await?;
     }
     let body = known.expand_body(&signed, body, request.body_encoding)?;
     if body.len() > MAX_BODY_BYTES {
         return Err(too_long());
     }
-    if !refers {
-        signed = sign(known, &request.signatures, Some(&body), signing).await?;
+    // Boxed, because few requests are signed: the future of each request would be larger.
+    if !refers && !request.signatures.is_empty() {
+        signed = Box::pin(sign(known, &request.signatures, Some(&body), signing)).await?;
     }
     Ok((signed, body))
 }
@@ -140,16 +144,50 @@ fn headers(
     Ok(headers)
 }
 
-/// Returns the granted origin of a URL.
-fn granted<'a>(grant: &'a Grant, url: &Url) -> Result<&'a OriginGrant, Error> {
+/// An origin that a request may go to.
+struct Granted {
+    origin: Origin,
+    tls: Tls,
+    /// Whether it is granted only because its host has the same name with or without `www.` as one that is.
+    is_renamed: bool,
+}
+
+/// Returns the granted origin of a URL: one of the target, or another one of its site.
+fn granted(grant: &Grant, url: &Url) -> Result<Granted, Error> {
+    let of = |found: &OriginGrant| Granted { origin: found.origin.clone(), tls: found.tls.clone(), is_renamed: false };
     if let Some(granted) = grant.origins.iter().find(|granted| granted.origin.is_written_in(url)) {
-        return Ok(granted);
+        return Ok(of(granted));
     }
     let origin = Origin::of(url).map_err(bad_path)?;
-    grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
-        let what = format!("{origin} is not an origin of this target");
-        Error::Denied { what, why: "requests may go only to the origins of the target's url and also" }
-    })
+    if let Some(granted) = grant.origins.iter().find(|granted| granted.origin == origin) {
+        return Ok(of(granted));
+    }
+    let of_site = grant.origins.iter().filter(|granted| granted.origin.has_in_site(&origin));
+    // The same name counts first: it gets the secrets.
+    match of_site.min_by_key(|found| found.origin.host != origin.host) {
+        Some(found) => Ok(Granted { is_renamed: found.origin.host != origin.host, tls: found.tls.clone(), origin }),
+        None => {
+            let what = format!("{origin} is not an origin of this target");
+            let why = "requests may go only to the origins of the target's url and also, and to their sites";
+            Err(Error::Denied { what, why })
+        }
+    }
+}
+
+/// Returns a request to a host of another name without the headers that contain secrets, and without authentication.
+///
+/// # Errors
+/// If another part of the request contains a secret.
+fn without_secrets(known: &AvailableSecrets<'_>, mut request: Request, origin: &Origin) -> Result<Request, Error> {
+    let has_secret = |text: &str| known.named_in(text).next().is_some();
+    let body = request.body.as_deref().map(String::from_utf8_lossy);
+    if !request.signatures.is_empty() || has_secret(&request.path) || body.is_some_and(|body| has_secret(&body)) {
+        let what = format!("a request with secrets to {origin}");
+        return Err(Error::Denied { what, why: "that host is not in the target's url and also" });
+    }
+    request.headers.retain(|(_, value)| !has_secret(value));
+    request.authentication = None;
+    Ok(request)
 }
 
 pub(crate) fn bad_path(error: InvalidUrl) -> Error {
@@ -176,4 +214,79 @@ pub(crate) fn address((grant, references): (&Grant, &References), path: &str) ->
         None => grant.base.join(path),
     };
     joined.map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Secrets;
+    use crate::message::{Authentication, Method};
+    use crate::tests::{grant, secrets};
+    use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicU64;
+
+    async fn planned(grant: &Arc<Grant>, request: impl Fn(&References) -> Request) -> Result<Planned, Error> {
+        let references = References::default();
+        let captured = Arc::new(BTreeMap::new());
+        let known = AvailableSecrets { operators: &grant.secrets, captured: &captured, references: &references };
+        let work = AtomicU64::new(0);
+        let signing = Signing { work: &work, now: 0, is_replayed: false };
+        let (share, reading) = ("http".into(), Arc::new(Reading::default()));
+        let shared = Shared { grant, share: &share, reading: &reading, signing };
+        plan(shared, &known, request(&references)).await
+    }
+
+    #[tokio::test]
+    async fn secrets_do_not_go_to_another_name_of_a_site() {
+        let key = || secrets(&[("key", "sesame-sesame")]);
+        for (url, to, expected) in [
+            ("https://a.example/", "/x", Ok(true)),
+            ("http://a.example/", "https://a.example/x", Ok(true)),
+            ("http://a.example/", "https://www.a.example/x", Ok(false)),
+            ("https://www.a.example/", "https://a.example/x", Ok(false)),
+            ("https://a.example/", "http://a.example/x", Err("denied")),
+            ("https://a.example/", "https://b.example/x", Err("denied")),
+            ("http://a.example:81/", "https://a.example/x", Err("denied")),
+        ] {
+            let grant = grant(url, Tls::system().unwrap(), key());
+            let request = |references: &References| Request {
+                headers: vec![
+                    ("accept".to_owned(), "text/html".to_owned()),
+                    ("x-key".to_owned(), references.of("secret.key")),
+                ],
+                authentication: Some(Authentication::Bearer("key".to_owned())),
+                ..Request::get(to)
+            };
+            let found = planned(&grant, request).await.map(|planned| {
+                let headers = planned.plan.headers;
+                assert!(headers.contains_key("accept"));
+                assert_eq!(headers.contains_key("x-key"), headers.contains_key(AUTHORIZATION));
+                headers.contains_key("x-key")
+            });
+            assert_eq!(found.map_err(|error| error.code().to_owned()), expected.map_err(str::to_owned), "{url} {to}");
+        }
+        let grant = grant("https://a.example/", Tls::system().unwrap(), key());
+        let with_body = |references: &References| Request {
+            method: Method::POST,
+            body: Some(references.of("secret.key").into_bytes()),
+            ..Request::get("https://www.a.example/")
+        };
+        let error = planned(&grant, with_body).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("a request with secrets to https://www.a.example"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_origins_of_a_target_come_before_its_site() {
+        let plain = grant("http://a.example/", Tls::system().unwrap(), Secrets::default());
+        let (_, also) = Origin::parse("https://www.a.example/").unwrap();
+        let mut origins = plain.origins.clone();
+        origins.push(OriginGrant { origin: also, tls: Tls::insecure().unwrap() });
+        let own = Arc::new(Grant::new(plain.base.clone(), origins, secrets(&[("key", "sesame-sesame")])));
+        let request = |references: &References| Request {
+            headers: vec![("x-key".to_owned(), references.of("secret.key"))],
+            ..Request::get("https://www.a.example/")
+        };
+        let planned = planned(&own, request).await.map_err(|error| error.to_string()).unwrap();
+        assert!(planned.plan.headers.contains_key("x-key") && !planned.plan.destination.tls.verifies());
+    }
 }

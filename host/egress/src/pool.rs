@@ -66,13 +66,15 @@ pub(crate) struct Connection {
 pub(crate) struct Route {
     origin: Origin,
     tls: Option<Arc<str>>,
+    server_name: Option<Arc<str>>,
     reach: Reach,
 }
 
 impl Route {
     pub(crate) fn of(destination: &Destination) -> Self {
-        let Destination { origin, tls, reach } = destination;
-        Self { origin: origin.clone(), tls: origin.https.then(|| tls.identity().clone()), reach: reach.clone() }
+        let Destination { origin, server_name, tls, reach } = destination;
+        let tls = origin.https.then(|| tls.identity().clone());
+        Self { origin: origin.clone(), tls, server_name: server_name.clone(), reach: reach.clone() }
     }
 }
 

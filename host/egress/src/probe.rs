@@ -5,6 +5,7 @@
 
 use crate::address;
 use crate::connect::{Destination, Stream, first_to_answer, handshake, refuse_ourselves, resolve};
+use crate::grant::server_name;
 use crate::peer::{Certificate, Peer};
 use crate::{Egress, Error, OriginGrant, Reach};
 use std::future::Future;
@@ -58,11 +59,17 @@ impl Steps {
 }
 
 impl Egress {
-    /// Examines how an origin is reached, within this time. The last step is the first that failed, except that each
-    /// address has a step.
-    pub async fn probe(&self, granted: &OriginGrant, reach: &Reach, longest: Duration) -> Vec<ProbeStep> {
+    /// Examines how an origin is reached, within this time. `host` is the `Host` header of the target, if it has one.
+    /// The last step is the first that failed, except that each address has a step.
+    pub async fn probe(
+        &self,
+        granted: &OriginGrant,
+        (host, reach): (Option<&str>, &Reach),
+        longest: Duration,
+    ) -> Vec<ProbeStep> {
         let OriginGrant { origin, tls } = granted;
-        let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: reach.clone() };
+        let server_name = host.filter(|_| origin.https).map(server_name);
+        let destination = Destination { origin: origin.clone(), server_name, tls: tls.clone(), reach: reach.clone() };
         let mut steps = Steps { done: Vec::new(), deadline: Instant::now() + longest };
         self.examine(&destination, &mut steps).await;
         steps.done

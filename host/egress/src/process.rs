@@ -3,7 +3,7 @@
 use crate::budget::{Bytes, Gauges, Slots, Sockets};
 use crate::coalesce::Coalescer;
 use crate::connect::{Resolve, SystemResolver};
-use crate::exchange::Common;
+use crate::in_flight::Common;
 use crate::pool::Pool;
 use hyper::header::HeaderValue;
 use std::net::SocketAddr;

@@ -9,7 +9,7 @@
 use crate::cookie;
 use crate::message::{Authentication, Credentials, Signature, SignaturePart, Timing};
 use crate::references::with_written_references;
-use crate::{Error, ErrorClass, Request, Response, TlsSession};
+use crate::{Error, ErrorClass, Exchanged, Request, Response, TlsSession};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,9 @@ fn yes() -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedError {
+    /// The status of the answer, if it began and could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// The kind of the error.
     #[serde(default)]
     pub class: ErrorClass,
@@ -133,11 +136,11 @@ impl Recorder {
         &self,
         place: usize,
         request: RecordedRequest,
-        (result, tls): (&Result<Response, Error>, Option<TlsSession>),
+        (exchanged, tls): (&Exchanged, Option<TlsSession>),
     ) {
-        let (response, error) = match result {
+        let (response, error) = match &exchanged.result {
             Ok(response) => (Some(RecordedResponse::of(response)), None),
-            Err(error) => (None, Some(RecordedError::of(error))),
+            Err(error) => (None, Some(RecordedError::of(error, exchanged.status))),
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = all.get_mut(place) {
@@ -233,8 +236,8 @@ impl Player {
         }
         let answer = match (exchange.response, exchange.error) {
             (Some(response), _) => Ok(response),
-            (None, Some(RecordedError { class, code, message, retryable })) => {
-                Err(Error::Recorded { class, code, message, retryable })
+            (None, Some(RecordedError { status, class, code, message, retryable })) => {
+                Err(Error::Recorded { status, class, code, message, retryable })
             }
             (None, None) => Err(Error::NotRecorded(format!("an answer to {method} {url}"))),
         };
@@ -373,8 +376,8 @@ impl RecordedResponse {
 }
 
 impl RecordedError {
-    fn of(error: &Error) -> Self {
+    fn of(error: &Error, status: Option<u16>) -> Self {
         let (class, code, retryable) = (error.class(), error.code().to_owned(), error.retryable());
-        Self { class, code, message: error.to_string(), retryable }
+        Self { status, class, code, message: error.to_string(), retryable }
     }
 }

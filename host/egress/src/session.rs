@@ -1,13 +1,14 @@
 //! The requests of one poll.
 
 use crate::answer::{finished, response};
-use crate::authentication::authorization;
+use crate::authentication::{Login, authorization};
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce;
 use crate::ended::Ended;
-use crate::exchange::{self, Plan, Raw, Reading};
+use crate::exchange;
+use crate::in_flight::{Plan, Raw, Reading};
 use crate::maskers::Maskers;
-use crate::message::{Authentication, Capture, Request, Response, Timing};
+use crate::message::{Authentication, BodyReading, Capture, Exchanged, Request, Response, Timing};
 use crate::peer::TlsSession;
 use crate::plan::{Planned, Shared, plan};
 use crate::process::Lane;
@@ -22,7 +23,7 @@ use futures_util::future::BoxFuture;
 use hyper::header::AUTHORIZATION;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::{Instant, timeout_at};
@@ -59,15 +60,6 @@ pub struct Usage {
     pub requests: u32,
     /// Number of body bytes received.
     pub bytes: u64,
-}
-
-/// A request that ended.
-#[derive(Debug)]
-pub struct Exchanged {
-    /// The number of the exchange in its session, from 0. `None` if no request was sent.
-    pub number: Option<u32>,
-    /// The answer.
-    pub result: Result<Response, Error>,
 }
 
 /// The requests of one poll.
@@ -269,15 +261,16 @@ impl Session {
     async fn answer(&self, request: Request) -> Exchanged {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_waiting.fetch_max(waiting, Ordering::Relaxed);
-        let mut number = None;
-        let result = self.exchanged(request, &mut number).await;
+        let begun = Begun::default();
+        let result = self.exchanged(request, &begun).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         self.ended.note(&result);
-        Exchanged { number, result }
+        let (number, status) = (begun.number.get().copied(), begun.status.get().copied());
+        Exchanged { number, status, result }
     }
 
-    /// Sends a request. `number` becomes the number of the exchange as soon as it has one.
-    async fn exchanged(&self, request: Request, number: &mut Option<u32>) -> Result<Response, Error> {
+    /// Sends a request. `begun` gets what is known as soon as it is known.
+    async fn exchanged(&self, request: Request, begun: &Begun) -> Result<Response, Error> {
         self.count_request()?;
         captures::check(&request, &self.grant.secrets)?;
         let times = Times { start: Instant::now(), timeout: request.timeout };
@@ -293,16 +286,16 @@ impl Session {
         let requested = self.is_replayed().then(|| self.recorded(&request, self.recorded_url(&request.path)));
         let planned = self.checked_plan(&known, request).await?;
         let exchange = self.exchanges.fetch_add(1, Ordering::Relaxed);
-        *number = Some(exchange);
+        let _ = begun.number.set(exchange);
         if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let (answer, tls) = player.answer(&requested);
             self.tls.keep(exchange, tls.map(Shown::Replayed));
-            let response = answer?.replayed(exchange)?;
+            let response = answer.inspect_err(|error| begun.note_recorded(error))?.replayed(exchange)?;
             self.count_body(response.body.len(), cap)?;
             self.captured(&captures, &sent, (&response, false)).await?;
             return Ok(response);
         }
-        let (raw, visible) = self.send(planned, (exchange, cap), times).await?;
+        let (raw, visible) = self.send(planned, Sending { exchange, cap, times, begun }).await?;
         // Answers of one poll are masked one at a time, so that hundreds of them do not share one turn of the runtime.
         let _turn = self.masking.lock().await;
         let unmasked = (!captures.is_empty()).then(|| (raw.headers.clone(), raw.body.clone()));
@@ -373,12 +366,22 @@ impl Session {
 
     /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and
     /// its visible part.
-    async fn send(&self, planned: Planned, of: (u32, usize), times: Times) -> Result<(Raw, Arc<Visible>), Error> {
-        let Planned { mut plan, reading, mut derived, login } = planned;
+    async fn send(&self, planned: Planned, of: Sending<'_>) -> Result<(Raw, Arc<Visible>), Error> {
+        let Planned { plan, reading, derived, login } = planned;
         let Some(login) = login else {
             let visible = plan.visible.clone();
-            return Ok((self.send_once(plan, of, times).await?, visible));
+            return Ok((self.send_once(plan, of).await?, visible));
         };
+        // Boxed, because few requests log in like that: the future of each request would be larger by a kilobyte.
+        Box::pin(self.send_with_login(LoggedIn { plan, reading, derived, login }, of)).await
+    }
+
+    /// Sends a request that answers the challenges of its server.
+    async fn send_with_login(
+        &self,
+        LoggedIn { mut plan, reading, mut derived, login }: LoggedIn,
+        of: Sending<'_>,
+    ) -> Result<(Raw, Arc<Visible>), Error> {
         let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
         let authorize = |plan: &mut Plan, derived: &mut Vec<String>| -> Result<bool, Error> {
             let request = (&plan.method, plan.path_and_query.as_str());
@@ -390,7 +393,7 @@ impl Session {
         };
         authorize(&mut plan, &mut derived)?;
         let visible = plan.visible.clone();
-        let mut raw = self.send_once(plan.clone(), of, times).await?;
+        let mut raw = self.send_once(plan.clone(), of).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status != UNAUTHORIZED {
             return Ok((raw, visible));
@@ -399,7 +402,7 @@ impl Session {
             // Servers lock accounts after a few wrong passwords, so a poll offers one once.
             Ok(true) if !self.login_refused.load(Ordering::Relaxed) => {}
             Ok(_) => return Ok((raw, visible)),
-            Err(error) => return Err(visible.maskers().error(error).await),
+            Err(error) => return Err(Box::pin(visible.maskers().error(error)).await),
         }
         if !authorize(&mut plan, &mut derived)? {
             return Ok((raw, visible));
@@ -408,7 +411,7 @@ impl Session {
         self.count_request()?;
         self.count_sent(&plan)?;
         let visible = plan.visible.clone();
-        let mut raw = self.send_once(plan, of, times).await?;
+        let mut raw = self.send_once(plan, of).await?;
         raw.headers.retain(|(name, _)| name != PROOF);
         if raw.status == UNAUTHORIZED {
             // The password is wrong. The next poll must not offer it before the server asks for it.
@@ -419,9 +422,9 @@ impl Session {
     }
 
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
-    async fn send_once(&self, plan: Plan, (exchange, cap): (u32, usize), times: Times) -> Result<Raw, Error> {
+    async fn send_once(&self, plan: Plan, of: Sending<'_>) -> Result<Raw, Error> {
         let visible = plan.visible.clone();
-        let Times { start, timeout } = times;
+        let Sending { exchange, cap, times: Times { start, timeout }, begun } = of;
         let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let Lane { egress, handle, pool } = &self.lane;
         let (common, pool) = (egress.common.clone(), pool.clone());
@@ -431,9 +434,12 @@ impl Session {
         });
         let ended = timeout_at(deadline, in_flight.answer.clone()).await;
         self.tls.keep(exchange, in_flight.progress.peer().map(Shown::Live));
+        if let Some(status) = in_flight.progress.status() {
+            let _ = begun.status.set(status);
+        }
         let raw = match ended {
             Ok(Ok(raw)) => raw,
-            Ok(Err(error)) => return Err(visible.maskers().error(error).await),
+            Ok(Err(error)) => return Err(Box::pin(visible.maskers().error(error)).await),
             Err(_) => {
                 let (after, phase) = (start.elapsed(), in_flight.progress.phase());
                 self.ended.timed_out(in_flight.progress.is_held_up());
@@ -467,6 +473,38 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// A request with the user and password that answer the challenges of its server.
+struct LoggedIn {
+    plan: Plan,
+    reading: BodyReading,
+    derived: Vec<String>,
+    login: Login,
+}
+
+/// The number and status of an exchange that may fail.
+#[derive(Debug, Default)]
+struct Begun {
+    number: OnceLock<u32>,
+    status: OnceLock<u16>,
+}
+
+impl Begun {
+    fn note_recorded(&self, error: &Error) {
+        if let Error::Recorded { status: Some(status), .. } = error {
+            let _ = self.status.set(*status);
+        }
+    }
+}
+
+/// An exchange, and the largest body that it may read in bytes.
+#[derive(Clone, Copy)]
+struct Sending<'a> {
+    exchange: u32,
+    cap: usize,
+    times: Times,
+    begun: &'a Begun,
 }
 
 /// When a request started, and its own timeout.

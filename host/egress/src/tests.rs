@@ -4,6 +4,7 @@ mod answers;
 mod authentication;
 mod certificates;
 mod connections;
+mod encodings;
 mod probing;
 mod reading;
 mod recordings;

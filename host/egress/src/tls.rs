@@ -3,6 +3,7 @@
 //! One verifier serves all policies. It computes the fingerprint of the leaf first, so that every error can print it.
 //! Pinning replaces the checks of the chain and the name, but never the check of the handshake signature.
 
+use crate::bare_key::{self, Signed, Version};
 use data_encoding::HEXLOWER;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -217,12 +218,17 @@ pub(crate) struct Refused {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Refusal {
-    Fingerprint { expected: Vec<Fingerprint> },
+    Fingerprint {
+        expected: Vec<Fingerprint>,
+    },
     Untrusted,
     Name,
     Expired,
     NotYetValid,
-    Version1,
+    /// It cannot be verified by an authority, for this reason.
+    Unusable(String),
+    /// It is trusted, and the signature of its key cannot be verified, for this reason.
+    Key(String),
 }
 
 impl Refused {
@@ -243,9 +249,6 @@ impl Verifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found = Fingerprint::of(leaf);
         let refuse = |refusal| Err(refused(found, refusal));
-        if X509Certificate::from_der(leaf).is_ok_and(|(_, parsed)| parsed.version.0 == 0) {
-            return refuse(Refusal::Version1);
-        }
         match &self.trust {
             Trust::Anything => Ok(ServerCertVerified::assertion()),
             Trust::Pinned(expected) if expected.contains(&found) => Ok(ServerCertVerified::assertion()),
@@ -290,7 +293,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        self.verify_signature(Version::Tls12, message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -299,11 +302,62 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        self.verify_signature(Version::Tls13, message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        let mut schemes = self.provider.signature_verification_algorithms.supported_schemes();
+        match self.trust {
+            Trust::Roots { .. } => {}
+            // Servers choose the first that they have. Short keys can be verified with the older padding only.
+            Trust::Pinned(_) => {
+                schemes.sort_by_key(|scheme| !matches!(scheme, SignatureScheme::RSA_PKCS1_SHA256));
+            }
+            Trust::Anything => schemes.extend(UNVERIFIED),
+        }
+        schemes
+    }
+}
+
+/// Signatures that cannot be verified, and need not be where no certificate is verified.
+const UNVERIFIED: [SignatureScheme; 4] = [
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED448,
+    SignatureScheme::RSA_PKCS1_SHA1,
+    SignatureScheme::ECDSA_SHA1_Legacy,
+];
+
+impl Verifier {
+    fn verify_signature(
+        &self,
+        version: Version,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let supported = &self.provider.signature_verification_algorithms;
+        let verified = match (&self.trust, version) {
+            // An attacker who intercepts the connection can sign with another certificate, which is accepted as well.
+            (Trust::Anything, _) => return Ok(HandshakeSignatureValid::assertion()),
+            (Trust::Pinned(_), _) => {
+                let (scheme, signature) = (signature.scheme, signature.signature());
+                bare_key::verify(Signed { version, message, scheme, signature }, certificate, supported)
+            }
+            (Trust::Roots { .. }, Version::Tls12) => verify_tls12_signature(message, certificate, signature, supported),
+            (Trust::Roots { .. }, Version::Tls13) => verify_tls13_signature(message, certificate, signature, supported),
+        };
+        verified.map_err(|error| {
+            let why = match (bare_key::short_rsa(certificate), &error) {
+                (Some(bits), _) => format!("its RSA key has {bits} bits, which is too short"),
+                (None, rustls::Error::InvalidCertificate(CertificateError::BadEncoding)) => {
+                    "its key cannot be read".to_owned()
+                }
+                _ => return error,
+            };
+            let found = Fingerprint::of(certificate);
+            let chain = [certificate.clone().into_owned()].into();
+            refusal_error(Refused { found, refusal: Refusal::Key(why), chain })
+        })
     }
 }
 
@@ -345,7 +399,24 @@ fn with_fingerprint(error: rustls::Error, found: Fingerprint) -> rustls::Error {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Refusal::NotYetValid,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Refusal::Name,
         CertificateError::UnknownIssuer => Refusal::Untrusted,
-        CertificateError::Other(_) => Refusal::Untrusted,
+        CertificateError::Other(OtherError(cause)) => match cause.downcast_ref::<webpki::Error>() {
+            Some(webpki::Error::UnsupportedCertVersion) => Refusal::Unusable("it has X.509 version 1".to_owned()),
+            Some(webpki::Error::UnsupportedCriticalExtension) => {
+                Refusal::Unusable("it has a critical extension that is not known here".to_owned())
+            }
+            _ => Refusal::Untrusted,
+        },
+        CertificateError::BadEncoding => Refusal::Unusable("its encoding is not correct".to_owned()),
+        CertificateError::BadSignature => {
+            Refusal::Unusable("its signature, or that of its issuer, is wrong".to_owned())
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            Refusal::Unusable("it is signed with an algorithm that is not secure or not known here".to_owned())
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            Refusal::Unusable("it is not for servers".to_owned())
+        }
         _ => return error,
     };
     refused(found, refusal)

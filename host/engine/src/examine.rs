@@ -32,8 +32,9 @@ impl Examiner<'_> {
     /// Tests a target with the plugin that serves its kind.
     pub async fn examine(&self, target: &RuntimeTarget, served: &Served) -> Vec<TestStep> {
         let mut steps = Vec::new();
-        for origin in &target.grant.origins {
-            let probed = self.egress.probe(origin, &target.grant.reach, REACHED.min(target.timeout)).await;
+        for (index, origin) in target.grant.origins.iter().enumerate() {
+            let host = target.grant.host.as_deref().filter(|_| index == 0);
+            let probed = self.egress.probe(origin, (host, &target.grant.reach), REACHED.min(target.timeout)).await;
             steps.extend(probed.into_iter().map(of_probe));
         }
         let recorder = Arc::new(Recorder::default());

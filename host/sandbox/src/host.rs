@@ -224,8 +224,8 @@ impl State {
 
 async fn exchanged(session: Option<&Session>, request: Result<egress::Request, egress::Error>) -> Exchanged {
     match (session, request) {
-        (_, Err(error)) => Exchanged { number: None, result: Err(error) },
-        (None, Ok(_)) => Exchanged { number: None, result: Err(no_http()) },
+        (_, Err(error)) => Exchanged { number: None, status: None, result: Err(error) },
+        (None, Ok(_)) => Exchanged { number: None, status: None, result: Err(no_http()) },
         (Some(session), Ok(request)) => session.exchange(request).await,
     }
 }

@@ -15,7 +15,7 @@ mod settings;
 use polliwog_sdk::http::{ExpectedStatus, HttpError, Response, TlsSession};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
-use redirect::{Stopped, origin};
+use redirect::{Answered, Stopped, origin};
 use settings::Settings;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Poller for Http {
             return Err(problem.into());
         }
         match redirect::followed(target, &settings) {
-            Ok(response) => Ok(answered(&settings, &response)),
+            Ok(answer) => Ok(answered(&settings, &answer)),
             Err(Stopped::Elsewhere(to, error)) => Ok(redirected_elsewhere(target, &settings, &to, error)),
             Err(Stopped::Unsent(error)) => Err(error.into()),
             Err(Stopped::Unanswered(error)) => Ok(unanswered(&settings, &error)),
@@ -56,11 +56,16 @@ impl Poller for Http {
 
 polliwog_sdk::register!(Http);
 
-fn answered(settings: &Settings, response: &Response) -> Report {
-    let mut report: Report = [status(settings, response)].into_iter().collect();
-    report.dependencies.extend(body(settings, response));
+fn answered(settings: &Settings, Answered { response, is_secure, stopped }: &Answered) -> Report {
+    let mut report: Report = [status(settings, response, stopped.as_deref())].into_iter().collect();
+    if settings.is_unchanged(response.status()) {
+        report.keep("body");
+    } else {
+        report.dependencies.extend(body(settings, response));
+    }
     report.dependencies.extend(latency(settings, response.latency()));
-    let found = response.tls().and_then(|session| certificate(settings, &session, clock::now()));
+    let session = is_secure.then(|| response.tls()).flatten();
+    let found = session.and_then(|session| certificate(settings, &session, clock::now()));
     if found.is_none() {
         // A redirect may lead to https at another time.
         report.keep("certificate");
@@ -100,17 +105,28 @@ fn redirected_elsewhere(target: &Endpoint, settings: &Settings, to: &str, error:
     unanswered(settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
 }
 
-/// Returns the report without an answer. The other checks are unknown. The last known certificate is kept, unless the
-/// server showed one.
+/// Returns the report without a whole answer. What could not be checked is unknown. The last known certificate is kept,
+/// unless the server showed one.
 fn unanswered(settings: &Settings, error: &HttpError) -> Report {
-    let failed = Dependency {
+    let failed = |name: &str| Dependency {
         error: Some(value!({ "code": error.code }).to_string()),
-        ..part(Dependency::critical("response", error.message.as_str()), "rest")
+        ..part(Dependency::critical(name, error.message.as_str()), "rest")
     };
-    let silent = |name: &str| part(Dependency::unknown(name, "there was no answer"), "rest").with_runs_on("response");
-    let mut report: Report = [failed].into_iter().collect();
-    report.dependencies.extend(settings.checks_body().then(|| silent("body")));
-    report.dependencies.extend(settings.checks_latency().then(|| silent("latency")));
+    let (response, body, cause) = match error.status {
+        // The body says nothing about the status.
+        Some(status) if settings.expects(status) => {
+            (part(Dependency::ok("response"), "rest").with_code(status.into()), failed("body"), "body")
+        }
+        Some(status) => (unexpected(settings, status, "", None), unjudged(status), "response"),
+        None => {
+            let silent = part(Dependency::unknown("body", "there was no answer"), "rest").with_runs_on("response");
+            (failed("response"), silent, "response")
+        }
+    };
+    let mut report: Report = [response].into_iter().collect();
+    report.dependencies.extend(Some(body).filter(|_| settings.checks_body() || cause == "body"));
+    let latency = || part(Dependency::unknown("latency", "there was no whole answer"), "rest").with_runs_on(cause);
+    report.dependencies.extend(settings.checks_latency().then(latency));
     let session = error.tls();
     match session.as_ref().and_then(|session| certificate(settings, session, clock::now())) {
         Some(found) => {
@@ -122,31 +138,40 @@ fn unanswered(settings: &Settings, error: &HttpError) -> Report {
     without_unchecked(settings, report)
 }
 
-fn status(settings: &Settings, response: &Response) -> Dependency {
+fn status(settings: &Settings, response: &Response, stopped: Option<&str>) -> Dependency {
     let code = response.status();
-    let reason = if response.reason().is_empty() { String::new() } else { format!(" {}", response.reason()) };
-    let checked = if settings.expects(code) {
-        Dependency::ok("response")
-    } else {
-        Dependency {
-            error: Some(value!({ "code": "unexpected_status", "status": code }).to_string()),
-            ..Dependency::critical(
-                "response",
-                format!("answered {code}{reason}, expected {}", ExpectedStatus::sentence(&settings.expected_status)),
-            )
-        }
+    let checked = match settings.expects(code) {
+        true => part(Dependency::ok("response"), "rest").with_code(code.into()),
+        false => unexpected(settings, code, response.reason(), stopped),
     };
-    part(checked, "rest").with_code(code.into()).with_latency(response.latency())
+    checked.with_latency(response.latency())
+}
+
+/// Returns the dependency of an answer with a status that is not expected. `stopped` says why its redirect was not
+/// followed.
+fn unexpected(settings: &Settings, code: u16, reason: &str, stopped: Option<&str>) -> Dependency {
+    let reason = if reason.is_empty() { String::new() } else { format!(" {reason}") };
+    let stopped = stopped.map_or_else(String::new, |stopped| format!(" ({stopped})"));
+    let expected = ExpectedStatus::sentence(&settings.expected_status);
+    let found = Dependency {
+        error: Some(value!({ "code": "unexpected_status", "status": code }).to_string()),
+        ..Dependency::critical("response", format!("answered {code}{reason}{stopped}, expected {expected}"))
+    };
+    part(found, "rest").with_code(code.into())
+}
+
+/// Returns the dependency of the body of an answer with a status that is not expected.
+fn unjudged(code: u16) -> Dependency {
+    let why = format!("the answer has the unexpected status {code}");
+    part(Dependency::unknown("body", why), "rest").with_runs_on("response")
 }
 
 fn body(settings: &Settings, response: &Response) -> Option<Dependency> {
     if !settings.checks_body() {
         return None;
     }
-    let code = response.status();
-    if !settings.expects(code) {
-        let why = format!("the answer has the unexpected status {code}");
-        return Some(part(Dependency::unknown("body", why), "rest").with_runs_on("response"));
+    if !settings.expects(response.status()) {
+        return Some(unjudged(response.status()));
     }
     let text = response.text();
     let missing = settings.body_contains.iter().find(|wanted| !text.contains(wanted.as_str()));

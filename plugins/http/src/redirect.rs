@@ -8,6 +8,11 @@ use std::time::Duration;
 /// The longest text that ends the reading of a body, in bytes.
 const LONGEST_SOUGHT: usize = 256;
 
+/// Number of redirects that are followed if the operator does not say how many.
+const USUAL_REDIRECTS: u8 = 3;
+/// The length of a URL in a message, in characters.
+const LONGEST_SHOWN: usize = 120;
+
 /// Why there is no answer to check.
 pub(crate) enum Stopped {
     /// The configuration is wrong, and the request was not sent.
@@ -18,36 +23,90 @@ pub(crate) enum Stopped {
     Elsewhere(String, HttpError),
 }
 
-/// Sends the request and follows at most the configured number of redirects. Returns the last answer.
-pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Response, Stopped> {
-    let mut method = settings.method;
-    let mut url = target.url.clone();
-    // An empty path sends the target's own URL unchanged.
-    let mut path = String::new();
+/// The answer to check.
+pub(crate) struct Answered {
+    pub response: Response,
+    /// Whether it came over TLS.
+    pub is_secure: bool,
+    /// Why its redirect was not followed, for the message about its status.
+    pub stopped: Option<String>,
+}
+
+/// Sends the request and follows redirects. Returns the last answer.
+pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answered, Stopped> {
+    let most = settings.redirects.unwrap_or(USUAL_REDIRECTS);
     // Reserve a tenth of the time, so that a request that times out becomes a report and not a failed poll.
-    let share = target.timeout_ms / 10 * 9 / (u32::from(settings.redirects) + 1);
-    for hop in 0..=settings.redirects {
+    let reserve = Duration::from_millis((target.timeout_ms / 10).into());
+    // An empty path sends the target's own URL unchanged.
+    let mut hop = Hop { method: settings.method, url: target.url.clone(), path: String::new(), keeps_secrets: true };
+    let mut way = vec![hop.url.clone()];
+    loop {
+        let is_first = way.len() == 1;
         let stopped = |error: HttpError| match error.class {
-            HttpErrorClass::Denied | HttpErrorClass::InvalidArgument if hop > 0 => {
-                Stopped::Elsewhere(url.clone(), error)
+            HttpErrorClass::Denied | HttpErrorClass::InvalidArgument if !is_first => {
+                Stopped::Elsewhere(hop.url.clone(), error)
             }
             HttpErrorClass::Denied | HttpErrorClass::InvalidArgument => Stopped::Unsent(error),
             _ => Stopped::Unanswered(error),
         };
-        let request = reading(settings, request(settings, method, &path));
-        let response = request.timeout(Duration::from_millis(share.into())).send().map_err(stopped)?;
-        let location = response.header("location").map(|location| joined(&url, location));
-        let Some(next) = location.filter(|_| hop < settings.redirects && (300..400).contains(&response.status()))
-        else {
-            return Ok(response);
+        let timeout = clock::remaining().saturating_sub(reserve);
+        let response = reading(settings, request(settings, &hop)).timeout(timeout).send().map_err(stopped)?;
+        let is_secure = hop.url.starts_with("https:");
+        let answered = |response, stopped| Ok(Answered { response, is_secure, stopped });
+        let status = response.status();
+        let is_wanted = settings.redirects.is_none() && settings.expects(status);
+        let location = response.header("location").filter(|_| (300..400).contains(&status) && !is_wanted && most > 0);
+        let Some(next) = location.map(|location| joined(&hop.url, location)) else {
+            return answered(response, None);
         };
-        // Like browsers: only 307 and 308 repeat the POST.
-        if method == HttpMethod::Post && !matches!(response.status(), 307 | 308) {
-            method = HttpMethod::Get;
+        if way.len() > most.into() {
+            let shown: Vec<String> = way.iter().chain([&next]).map(|url| shortened(url)).collect();
+            return answered(response, Some(format!("after {most} redirects: {}", shown.join(" → "))));
         }
-        (path, url) = (next.clone(), next);
+        // Like browsers: only 307 and 308 repeat the POST.
+        let method = match (hop.method, status) {
+            (HttpMethod::Post, 307 | 308) => HttpMethod::Post,
+            (HttpMethod::Post, _) => HttpMethod::Get,
+            (method, _) => method,
+        };
+        let keeps_secrets = hop.keeps_secrets && keeps_secrets(&target.url, &next);
+        if !keeps_secrets && method == HttpMethod::Post && settings.body.as_deref().is_some_and(http::has_reference) {
+            let why = format!("its redirect to {} is not followed, because the body has secrets", shortened(&next));
+            return answered(response, Some(why));
+        }
+        way.push(next.clone());
+        hop = Hop { method, url: next.clone(), path: next, keeps_secrets };
     }
-    unreachable!("the last hop returns its answer")
+}
+
+/// A request on the way.
+struct Hop {
+    method: HttpMethod,
+    url: String,
+    path: String,
+    /// Whether it may contain secrets. They stay with the server that they were configured for.
+    keeps_secrets: bool,
+}
+
+/// Returns whether secrets for a URL may be sent to another one: to the same host, and not without TLS instead of with.
+fn keeps_secrets(from: &str, to: &str) -> bool {
+    let host = |url: &str| {
+        let authority = origin(url).and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
+        let name = authority.map(|authority| match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        });
+        name.map(str::to_ascii_lowercase)
+    };
+    host(from).is_some_and(|from| Some(from) == host(to)) && (to.starts_with("https:") || from.starts_with("http:"))
+}
+
+/// Shortens a URL for a message.
+fn shortened(url: &str) -> String {
+    match url.char_indices().nth(LONGEST_SHOWN) {
+        Some((end, _)) => format!("{}…", &url[..end]),
+        None => url.to_owned(),
+    }
 }
 
 /// Sets how much of the body is read. One that nothing is checked in is not waited for: a stream has no end. One in
@@ -60,18 +119,20 @@ fn reading(settings: &Settings, request: Request) -> Request {
     }
 }
 
-fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
+fn request(settings: &Settings, hop: &Hop) -> Request {
+    let &Hop { method, ref path, keeps_secrets, .. } = hop;
     let method_on_wire = match method {
         HttpMethod::Get => "GET",
         HttpMethod::Head => "HEAD",
         HttpMethod::Post => "POST",
     };
     let mut request = Request::new(method_on_wire, path);
-    if let Some(secret) = &settings.basic_auth {
+    let headers = settings.headers.iter().filter(|(_, value)| keeps_secrets || !http::has_reference(value));
+    if let Some(secret) = settings.basic_auth.as_ref().filter(|_| keeps_secrets) {
         request = request.header("authorization", format!("Basic {}", http::basic(secret)));
     }
     let Some(body) = settings.body.as_ref().filter(|_| method == HttpMethod::Post) else {
-        return request.configured_headers(&settings.headers);
+        return request.configured_headers(headers);
     };
     let encoding = match settings.content_type.split(';').next().unwrap_or_default().trim() {
         "application/x-www-form-urlencoded" => BodyEncoding::Form,
@@ -79,7 +140,7 @@ fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
         _ => BodyEncoding::Raw,
     };
     let request = request.header("content-type", &settings.content_type).body(body.as_bytes(), encoding);
-    request.configured_headers(&settings.headers)
+    request.configured_headers(headers)
 }
 
 /// Returns the scheme, host and port of a URL. `None` if it is not one of http.
@@ -89,12 +150,15 @@ pub(crate) fn origin(url: &str) -> Option<&str> {
     (length > 0).then_some(&url[..host + length])
 }
 
-/// Resolves a `Location` against a URL (RFC 3986, section 5.2, for http). The host resolves dot segments.
+/// Resolves a `Location` against a URL (RFC 3986, section 5.2, for http), with the characters that browsers correct. The
+/// host resolves dot segments and encodes the others.
 fn joined(url: &str, location: &str) -> String {
+    let location = corrected(location);
     let location = location.split('#').next().unwrap_or_default();
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    if location.contains("://") {
-        return location.to_owned();
+    let of_other = location.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
+    if let Some(other) = of_other {
+        return format!("{}{}", other.to_ascii_lowercase(), &location[other.len()..]);
     }
     if let Some(rest) = location.strip_prefix("//") {
         return format!("{scheme}://{rest}");
@@ -109,6 +173,29 @@ fn joined(url: &str, location: &str) -> String {
         Some('?') => format!("{scheme}://{authority}{}{location}", if path.is_empty() { "/" } else { path }),
         Some(_) => format!("{scheme}://{authority}{folder}{location}"),
     }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// Corrects a `Location` as browsers do (URL Standard, section 4.4): blanks and control characters around it and line
+/// breaks and tabs in it go, backslashes are slashes, and other blanks and control characters are percent-encoded.
+fn corrected(location: &str) -> String {
+    let mut is_path = true;
+    let mut corrected = String::with_capacity(location.len());
+    for c in location.trim_matches(|c: char| c <= ' ').chars() {
+        is_path &= !matches!(c, '?' | '#');
+        match c {
+            '\t' | '\n' | '\r' => {}
+            '\\' if is_path => corrected.push('/'),
+            '\\' => corrected.push_str("%5C"),
+            c if c <= ' ' || c == '\x7f' => corrected.push_str(&format!("%{:02X}", u32::from(c))),
+            c => corrected.push(c),
+        }
+    }
+    corrected
 }
 
 #[cfg(test)]
@@ -127,8 +214,32 @@ mod tests {
             ("https://a/b", "http://c/d", "http://c/d"),
             ("http://a/b/c", "?y", "http://a/b/c?y"),
             ("http://a/b", "", "http://a/b"),
+            ("http://a/b", "/login?back=https://c/d", "http://a/login?back=https://c/d"),
+            ("http://a/b", "HTTPS://c/d", "https://c/d"),
+            ("http://a/b", "mailto:c@d", "mailto:c@d"),
+            ("http://a/b/", "c:d/e", "c:d/e"),
+            ("http://a/b", "/c:d", "http://a/c:d"),
+            ("http://a/b", "  /c d\te?f g\\h\t", "http://a/c%20de?f%20g%5Ch"),
+            ("http://a/b", "\\\\c\\d", "http://c/d"),
+            ("http://a/b", "/x\\y\u{1}\u{7f}é\"", "http://a/x/y%01%7Fé\""),
         ] {
             assert_eq!(joined(url, location), expected, "{url} {location}");
+        }
+    }
+
+    #[test]
+    fn secrets_stay_with_their_server() {
+        for (from, to, expected) in [
+            ("http://a.example/x", "http://A.example/y", true),
+            ("http://a.example/x", "https://a.example:8443/y", true),
+            ("https://a.example", "https://a.example", true),
+            ("https://[::1]/x", "https://[::1]:8443", true),
+            ("https://a.example/x", "http://a.example/x", false),
+            ("https://a.example/x", "https://www.a.example/x", false),
+            ("https://a.example", "https://b.example", false),
+            ("https://a.example", "mailto:a.example", false),
+        ] {
+            assert_eq!(keeps_secrets(from, to), expected, "{from} {to}");
         }
     }
 }

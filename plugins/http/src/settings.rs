@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 /// Maximum number of redirects, as in common browsers.
 const MAX_REDIRECTS: u8 = 20;
 
+/// The status of an answer that has not changed.
+const NOT_MODIFIED: u16 = 304;
+/// The headers that ask whether an answer has changed (RFC 9110, section 13.1).
+const CONDITIONS: [&str; 2] = ["if-none-match", "if-modified-since"];
+
 /// The checks of a URL.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -19,8 +24,10 @@ pub struct Settings {
     pub content_type: String,
     /// The name of a secret of the form `user:password` for Basic authentication.
     pub basic_auth: Option<String>,
-    /// Maximum number of redirects to follow. Redirects must stay within the origins of `url` and `also`.
-    pub redirects: u8,
+    /// Maximum number of redirects to follow: without this setting three, unless `expected_status` has the redirect's
+    /// status. They must stay within the site of `url` (the same host, with or without `www.`, and https instead of
+    /// http on the default ports) and the origins of `also`. Secrets are not sent to hosts of other names.
+    pub redirects: Option<u8>,
     /// The expected statuses: numbers or classes such as "2xx".
     pub expected_status: Vec<ExpectedStatus>,
     /// Header names and values. `${secret.NAME}` is replaced by a secret of the target.
@@ -59,7 +66,7 @@ impl Default for Settings {
             body: None,
             content_type: "application/json".to_owned(),
             basic_auth: None,
-            redirects: 0,
+            redirects: None,
             expected_status: ExpectedStatus::success(),
             headers: BTreeMap::new(),
             body_contains: Vec::new(),
@@ -74,7 +81,13 @@ impl Default for Settings {
 
 impl Settings {
     pub(crate) fn expects(&self, status: u16) -> bool {
-        self.expected_status.iter().any(|expected| expected.matches(status))
+        self.expected_status.iter().any(|expected| expected.matches(status)) || self.is_unchanged(status)
+    }
+
+    /// Returns whether a status is the answer to a condition in the configured headers: nothing has changed.
+    pub(crate) fn is_unchanged(&self, status: u16) -> bool {
+        let is_condition = |name: &String| CONDITIONS.iter().any(|condition| name.eq_ignore_ascii_case(condition));
+        status == NOT_MODIFIED && self.headers.keys().any(is_condition)
     }
 
     pub(crate) fn checks_body(&self) -> bool {
@@ -93,8 +106,8 @@ impl Settings {
         if self.body.is_some() && self.method != HttpMethod::Post {
             add("/body", "it needs a POST: write method = \"POST\"".to_owned());
         }
-        if self.redirects > MAX_REDIRECTS {
-            add("/redirects", format!("it is {}: use {MAX_REDIRECTS} or fewer", self.redirects));
+        if let Some(many) = self.redirects.filter(|&redirects| redirects > MAX_REDIRECTS) {
+            add("/redirects", format!("it is {many}: use {MAX_REDIRECTS} or fewer"));
         }
         if self.basic_auth.is_some() && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             add("/basic_auth", "it and the header authorization exclude each other: remove one".to_owned());

@@ -4,7 +4,8 @@ use polliwog_sdk::testing::{Recording, TIME, check_settings, poll, target};
 /// Polls with one GET that is answered with this response (the JSON of a recording).
 fn answer(settings: &str, response: &str) -> Report {
     let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{response}}}]"#));
-    poll::<Http>(recording, target(settings)).unwrap_or_else(|error| panic!("{error:?}"))
+    let target = Endpoint { url: "https://a.example/".to_owned(), ..target(settings) };
+    poll::<Http>(recording, target).unwrap_or_else(|error| panic!("{error:?}"))
 }
 
 fn statuses(report: &Report) -> Vec<(&str, Status)> {
@@ -201,9 +202,14 @@ fn redirects_are_followed_up_to_the_configured_number() {
         answers(settings, &exchanges).dependencies[0].code
     };
     let first = hop("GET", "/", "302 /login");
-    assert_eq!(found("{}", std::slice::from_ref(&first)), Some(302), "redirects are not followed by default");
+    let none = r#"{"redirects":0}"#;
+    assert_eq!(found(none, std::slice::from_ref(&first)), Some(302), "redirects are not followed");
+    let expected = r#"{"expected_status":[302]}"#;
+    assert_eq!(found(expected, std::slice::from_ref(&first)), Some(302), "an expected redirect is not followed");
     let second = hop("GET", "/login", "200");
-    assert_eq!(found(r#"{"redirects":1}"#, &[first.clone(), second.clone()]), Some(200));
+    for settings in ["{}", r#"{"redirects":1}"#, r#"{"redirects":1,"expected_status":["2xx",302]}"#] {
+        assert_eq!(found(settings, &[first.clone(), second.clone()]), Some(200), "{settings}");
+    }
     let round = [hop("GET", "/", "302 /"), hop("GET", "/", "302 /")];
     assert_eq!(found(r#"{"redirects":1}"#, &round), Some(302), "no more than the configured number");
     let post = [hop("POST", "/", "303 /login"), second.clone()];
@@ -242,4 +248,64 @@ fn contradictory_settings_are_reported() {
         let problems = told(settings);
         assert!(problems.contains(expected), "{settings}: {problems}");
     }
+}
+
+#[test]
+fn an_answer_that_has_not_changed_is_expected_after_a_condition() {
+    let unchanged = r#""response":{"status":304}"#;
+    let report = answer(r#"{"headers":{"If-None-Match":"\"x\""},"body_contains":["up"]}"#, unchanged);
+    assert_eq!(statuses(&report), [("response", Status::Ok)]);
+    assert_eq!(report.kept, ["body", "certificate"]);
+    assert_eq!(statuses(&answer("{}", unchanged)), [("response", Status::Critical)]);
+}
+
+#[test]
+fn a_loop_names_its_way() {
+    let url = target("{}").url;
+    let base = url.trim_end_matches('/');
+    let hop = |path: &str, to: &str| format!("GET {base}{path} 302 {to}");
+    let way = [hop("/", "/a"), hop("/a", "/b"), hop("/b", "/a"), hop("/a", "/b")];
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    let report = answers("{}", &way);
+    let message = report.dependencies[0].error_message.clone().unwrap_or_default();
+    let expected = format!("after 3 redirects: {url} → {base}/a → {base}/b → {base}/a → {base}/b");
+    assert!(message.starts_with("answered 302") && message.contains(&expected), "{message}");
+}
+
+#[test]
+fn a_body_that_cannot_be_read_does_not_hide_the_status() {
+    let error = |status: &str| {
+        format!(r#""error":{{{status}"class":"closed","code":"closed","message":"it broke off","retryable":true}}"#)
+    };
+    for (settings, status, expected) in [
+        (r#"{"body_contains":["x"]}"#, 200, [("response", Status::Ok), ("body", Status::Critical)]),
+        (r#"{"body_contains":["x"]}"#, 503, [("response", Status::Critical), ("body", Status::Unknown)]),
+        (
+            r#"{"body_contains":["x"],"expected_status":[503]}"#,
+            503,
+            [("response", Status::Ok), ("body", Status::Critical)],
+        ),
+    ] {
+        let report = answer(settings, &error(&format!(r#""status":{status},"#)));
+        assert_eq!(statuses(&report), expected, "{settings} {status}");
+        assert_eq!(report.dependencies[0].code, Some(status));
+        let failed = report.dependencies.iter().find(|dependency| dependency.status == Status::Critical);
+        let message = failed.and_then(|failed| failed.error_message.clone()).unwrap_or_default();
+        assert!(message.contains("it broke off") || message.starts_with("answered 503"), "{message}");
+    }
+    let report = answer(r#"{"body_contains":["x"],"latency_warning_ms":9}"#, &error(r#""status":200,"#));
+    assert_eq!(report.dependencies[2].runs_on, ["body"], "the latency is not known");
+    let silent = answer(r#"{"body_contains":["x"]}"#, &error(""));
+    assert_eq!(statuses(&silent), [("response", Status::Critical), ("body", Status::Unknown)]);
+}
+
+#[test]
+fn secrets_of_the_body_do_not_follow_a_redirect_to_another_host() {
+    let exchanges = value!([{ "request": { "method": "POST", "url": "/" },
+        "response": { "status": 307, "headers": [["location", "https://b.example/x"]] } }]);
+    let settings = value!({ "method": "POST", "body": format!("key={}", http::secret("key")) }).to_string();
+    let recording = Recording::parse(&exchanges.to_string());
+    let report = poll::<Http>(recording, target(&settings)).unwrap();
+    let message = report.dependencies[0].error_message.clone().unwrap_or_default();
+    assert!(message.contains("not followed, because the body has secrets"), "{message}");
 }

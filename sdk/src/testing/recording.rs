@@ -148,6 +148,7 @@ struct RecordedCertificate {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecordedError {
+    pub status: Option<u16>,
     #[serde(default)]
     pub class: RecordedClass,
     pub code: String,

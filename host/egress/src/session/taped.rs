@@ -1,9 +1,9 @@
 //! Sessions that record their exchanges or replay them.
 
-use super::{Exchanged, Session};
+use super::Session;
 use crate::plan::{address, bad_path};
 use crate::recording::{RecordedRequest, Tape};
-use crate::{Authentication, ErrorClass, Request, requested};
+use crate::{Authentication, ErrorClass, Exchanged, Request, requested};
 use std::sync::atomic::Ordering;
 
 impl Session {
@@ -36,7 +36,7 @@ impl Session {
             Some(number) => self.tls_of(number).await,
             None => None,
         };
-        recorder.keep(place, recorded, (&exchanged.result, tls));
+        recorder.keep(place, recorded, (&exchanged, tls));
         exchanged
     }
 

@@ -62,7 +62,7 @@ async fn fetch_over(port: u16, tls: Tls) -> Result<Response, Error> {
 async fn fetched_over(port: u16, tls: Tls) -> (Result<Response, Error>, Option<TlsSession>) {
     let url = format!("https://localhost:{port}/");
     let poll = poll_with(Egress::new(Config::default()), grant(&url, tls, Secrets::default()), LIMITS);
-    let Exchanged { number, result } = poll.session.exchange(Request::get("")).await;
+    let Exchanged { number, result, .. } = poll.session.exchange(Request::get("")).await;
     (result, poll.session.tls_of(number.unwrap()).await)
 }
 
@@ -196,4 +196,156 @@ async fn a_port_without_tls_fails_with_tls_failed() {
     assert_eq!(error.code(), "tls_failed", "{error}");
     let values = BTreeMap::from([("t".to_owned(), SecretString::from("hunter2hunter2"))]);
     assert!(Secrets::new(values).is_ok());
+}
+
+/// A server that accepts each connection with these settings.
+async fn server_with(config: ServerConfig) -> u16 {
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    server(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            if let Ok(stream) = acceptor.accept(stream).await {
+                serve_http1(stream).await;
+            }
+        }
+    })
+    .await
+}
+
+fn settings(
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap()
+}
+
+/// A server with a certificate that the TLS library does not parse, and this key.
+async fn server_of(
+    certificate: &'static [u8],
+    key: &[u8],
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> u16 {
+    let key = PrivateKeyDer::Pkcs8(key.to_vec().into());
+    let key = rustls::crypto::ring::default_provider().key_provider.load_private_key(key).unwrap();
+    let certified = rustls::sign::CertifiedKey::new(vec![certificate.into()], key);
+    let resolver = Arc::new(rustls::sign::SingleCertAndKey::from(certified));
+    server_with(settings(versions).with_no_client_auth().with_cert_resolver(resolver)).await
+}
+
+const VERSIONS: [&[&rustls::SupportedProtocolVersion]; 2] = [&[&rustls::version::TLS12], &[&rustls::version::TLS13]];
+
+#[tokio::test]
+async fn a_pin_and_insecure_need_no_certificate_that_can_be_verified() {
+    let other = self_signed(&["localhost"]);
+    let unrelated = pinned(other.cert.der()).0;
+    for certificate in [&include_bytes!("data/version-1.der")[..], include_bytes!("data/critical-extension.der")] {
+        for versions in VERSIONS {
+            let port = server_of(certificate, include_bytes!("data/p256.pkcs8"), versions).await;
+            fetch_over(port, pinned(certificate).0).await.unwrap();
+            fetch_over(port, Tls::insecure().unwrap()).await.unwrap();
+            let error = fetch_over(port, in_ca_file(&other.cert.pem(), "unusable")).await.unwrap_err();
+            assert_eq!(error.code(), "tls_certificate_unusable");
+            let remedy = format!("set tls.fingerprint = \"{}\"", pinned(certificate).1);
+            assert!(error.to_string().contains(&remedy), "{error}");
+            assert_eq!(fetch_over(port, unrelated.clone()).await.unwrap_err().code(), "tls_fingerprint_mismatch");
+            let forged = server_of(certificate, &other.signing_key.serialize_der(), versions).await;
+            let error = fetch_over(forged, pinned(certificate).0).await.unwrap_err();
+            assert_eq!(error.code(), "tls_failed", "a pin does not accept another key");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_host_header_is_the_name_for_tls() {
+    let own = self_signed(&["app.example"]);
+    let acceptor = acceptor(own.cert.der().to_vec(), own.signing_key.serialize_der(), &[]);
+    let port = server(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            while let Some(request) = head(&mut stream).await {
+                let host = request.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+                let name = stream.get_ref().1.server_name().unwrap_or("none").to_owned();
+                let _ = stream.write_all(ok(&format!("{name} {host}")).as_bytes()).await;
+            }
+        }
+    })
+    .await;
+    let tls = in_ca_file(&own.cert.pem(), "host");
+    let egress = Egress::new(Config::default());
+    let fetched = async |host: Option<&str>| {
+        let (base, origin) = Origin::parse(&format!("https://127.0.0.1:{port}/")).unwrap();
+        let origins = vec![OriginGrant { origin, tls: tls.clone() }];
+        let grant = Grant { host: host.map(str::to_owned), ..Grant::new(base, origins, Secrets::default()) };
+        let poll = poll_with(egress.clone(), Arc::new(grant), LIMITS);
+        let answer = poll.session.fetch(Request::get("")).await;
+        answer.map(|answer| String::from_utf8(answer.body).unwrap()).map_err(|error| error.to_string())
+    };
+    assert_eq!(fetched(Some("App.example:8443")).await.as_deref(), Ok("app.example App.example:8443"));
+    for (host, name) in [(None, "127.0.0.1"), (Some("b.example"), "b.example")] {
+        let error = fetched(host).await.unwrap_err();
+        assert!(error.contains(&format!("not for the name {name}")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ends_the_session_says_why() {
+    let own = self_signed(&["localhost"]);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(own.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let wanted = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let wanted = wanted.build().unwrap();
+    for versions in VERSIONS {
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+        let config = settings(versions).with_client_cert_verifier(wanted.clone());
+        let port = server_with(config.with_single_cert(vec![own.cert.der().clone()], key).unwrap()).await;
+        let error = fetch_over(port, Tls::insecure().unwrap()).await.unwrap_err();
+        assert!(error.to_string().contains("client certificate"), "{error}");
+        assert_eq!(error.code(), "tls_refused");
+    }
+    // The alert of a server that has no version in common (RFC 8446, section 6).
+    let old = server(|mut stream| async move {
+        let _ = stream.read(&mut [0; 4096]).await;
+        let _ = stream.write_all(&[21, 3, 1, 0, 2, 2, 70]).await;
+    })
+    .await;
+    let error = fetch_over(old, Tls::insecure().unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("no TLS 1.2 or 1.3"), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_intermediate_certificate_is_named() {
+    let ca = |name: &str| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+    };
+    let keys: [KeyPair; 3] = std::array::from_fn(|_| KeyPair::generate().unwrap());
+    let root = ca("root").self_signed(&keys[0]).unwrap();
+    let between = ca("between").signed_by(&keys[1], &rcgen::Issuer::new(ca("root"), &keys[0])).unwrap();
+    let issuer = rcgen::Issuer::new(ca("between"), &keys[1]);
+    let leaf = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&keys[2], &issuer).unwrap();
+    let trusted = in_ca_file(&root.pem(), "between");
+    let other = in_ca_file(&self_signed(&["localhost"]).cert.pem(), "between-other");
+    for (sent, tls, expected) in [
+        (vec![leaf.der(), between.der()], &trusted, None),
+        (vec![leaf.der()], &trusted, Some("is signed by \"CN=between\"")),
+        (vec![leaf.der(), between.der()], &other, Some("is signed by \"CN=root\"")),
+        (vec![leaf.der(), between.der(), root.der()], &other, Some("is not signed by an authority that is trusted")),
+    ] {
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(keys[2].serialize_der()));
+        let sent = sent.into_iter().cloned().collect();
+        let config = settings(VERSIONS[1]).with_no_client_auth().with_single_cert(sent, key).unwrap();
+        let result = fetch_over(server_with(config).await, tls.clone()).await;
+        match (expected, result) {
+            (None, Ok(_)) => {}
+            (Some(expected), Err(error)) => {
+                assert!(error.code() == "tls_untrusted" && error.to_string().contains(expected), "{error}");
+            }
+            (expected, result) => panic!("{expected:?} {result:?}"),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use super::*;
 async fn probed(url: &str, tls: Tls, reach: Reach) -> Vec<(&'static str, Result<String, String>, Option<String>)> {
     let (_, origin) = Origin::parse(url).unwrap();
     let egress = Egress::new(Config::default());
-    let steps = egress.probe(&OriginGrant { origin, tls }, &reach, Duration::from_secs(20)).await;
+    let steps = egress.probe(&OriginGrant { origin, tls }, (None, &reach), Duration::from_secs(20)).await;
     let outcome = |step: ProbeStep| {
         let fingerprint = step.certificate.map(|certificate| certificate.fingerprint);
         (step.name, step.result.map_err(|error| error.code().to_owned()), fingerprint)

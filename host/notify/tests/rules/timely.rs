@@ -106,7 +106,7 @@ fn after_the_start_a_failure_needs_one_more_report_and_all_are_one_message() {
 fn an_alert_without_an_acknowledgement_escalates() {
     let late = |world: &mut World| {
         let channel = "boss".to_owned();
-        world.settings.channels.insert(channel.clone(), world.settings.channels["ops"].clone());
+        world.settings.channels.insert(channel.clone(), world.settings.channels["ops"]);
         let after = Some(Duration::from_secs(900));
         let route = Route { unless_acknowledged: after, ..Route::new("late", matchers(&[]), vec![channel]) };
         world.settings.routes.insert(0, route);

@@ -288,6 +288,7 @@ impl From<http::Authentication> for egress::Authentication {
 fn answer(exchanged: Exchanged) -> Result<http::Response, http::HttpError> {
     let response = exchanged.result.map_err(|error| http::HttpError {
         exchange: exchanged.number,
+        status: exchanged.status,
         class: match error.class() {
             ErrorClass::Denied => http::HttpErrorClass::Denied,
             ErrorClass::InvalidArgument => http::HttpErrorClass::InvalidArgument,

@@ -62,7 +62,7 @@ async fn ask(recipe: &Recipe, url: &Url, tls: Tls) -> Result<(Response, Option<C
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
-    let Exchanged { number, result } = session.exchange(Request::get(recipe.public_url(url))).await;
+    let Exchanged { number, result, .. } = session.exchange(Request::get(recipe.public_url(url))).await;
     let answer = result?;
     let tls = match number {
         Some(number) => session.tls_of(number).await,
