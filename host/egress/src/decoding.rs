@@ -55,7 +55,7 @@ enum Text {
     Converted(Box<Decoder>),
 }
 
-/// What a content type says about a text.
+/// The format and the character set of a text, as its content type states them.
 #[derive(Clone, Copy, PartialEq)]
 struct Kind {
     /// The character set.
@@ -210,7 +210,7 @@ fn compression(headers: &HeaderMap) -> Result<Compression, Error> {
     Ok(found)
 }
 
-/// Returns what the headers of an answer say about its text. `None` if it is none.
+/// Returns what the headers of an answer say about its text. `None` if it is not a text.
 fn kind(headers: &HeaderMap) -> Option<Kind> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Some(Kind { stated: None, format: Format::Unknown }) };
     let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();

@@ -89,7 +89,7 @@ fn alerted(alert: AlertDescription, certified: &str) -> String {
         Alert::NoApplicationProtocol => {
             "it speaks neither HTTP/1.1 nor, if http2 is set, HTTP/2 there: check the port".to_owned()
         }
-        Alert::InternalError => "it reports an error of its own: see its log".to_owned(),
+        Alert::InternalError => "it reports an internal error: see its log".to_owned(),
         Alert::CloseNotify | Alert::UserCanceled => "it closed the connection: see its log".to_owned(),
         other => format!("it sent the alert {other:?}: see its log"),
     }

@@ -1,14 +1,12 @@
 //! The requests of one poll.
 
 use crate::answer::{finished, response};
-use crate::authentication::{Login, authorization};
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce;
 use crate::ended::Ended;
 use crate::exchange;
 use crate::in_flight::{Plan, Raw, Reading};
-use crate::maskers::Maskers;
-use crate::message::{Authentication, BodyReading, Capture, Exchanged, Request, Response, Timing};
+use crate::message::{Authentication, Capture, Exchanged, Request, Response, Timing};
 use crate::peer::TlsSession;
 use crate::plan::{Planned, Shared, plan};
 use crate::process::Lane;
@@ -20,7 +18,6 @@ use crate::signatures::Signing;
 use crate::{Error, Grant, Seen};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hyper::header::AUTHORIZATION;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,20 +25,17 @@ use std::time::Duration;
 use tokio::sync::OwnedRwLockReadGuard;
 use tokio::time::{Instant, timeout_at};
 
+mod login;
 mod shown;
 mod taped;
 
+use login::LoggedIn;
 use shown::{Shown, TlsSessions};
 
 /// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
 const MAX_OWN_WAITING: usize = 10;
 /// Maximum size of all requests of one poll in bytes.
 const MAX_SENT_BYTES: usize = 8 << 20;
-/// The header in which a server proves that it knows the password of Digest authentication: it is derived from it.
-const PROOF: &str = "authentication-info";
-/// The status of an answer that asks for authentication.
-const UNAUTHORIZED: u16 = 401;
-
 /// The limits of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -376,51 +370,6 @@ impl Session {
         Box::pin(self.send_with_login(LoggedIn { plan, reading, derived, login }, of)).await
     }
 
-    /// Sends a request that answers the challenges of its server.
-    async fn send_with_login(
-        &self,
-        LoggedIn { mut plan, reading, mut derived, login }: LoggedIn,
-        of: Sending<'_>,
-    ) -> Result<(Raw, Arc<Visible>), Error> {
-        let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
-        let authorize = |plan: &mut Plan, derived: &mut Vec<String>| -> Result<bool, Error> {
-            let request = (&plan.method, plan.path_and_query.as_str());
-            let Some(answer) = challenges.answer(&origin, &login, request) else { return Ok(false) };
-            derived.extend(answer.derived().map(str::to_owned));
-            plan.headers.insert(AUTHORIZATION, authorization(&answer.header)?);
-            plan.visible = Arc::new(Visible::of(&reading, Maskers::new(&self.grant, derived)));
-            Ok(true)
-        };
-        authorize(&mut plan, &mut derived)?;
-        let visible = plan.visible.clone();
-        let mut raw = self.send_once(plan.clone(), of).await?;
-        raw.headers.retain(|(name, _)| name != PROOF);
-        if raw.status != UNAUTHORIZED {
-            return Ok((raw, visible));
-        }
-        match challenges.learn(&origin, &raw.headers) {
-            // Servers lock accounts after a few wrong passwords, so a poll offers one once.
-            Ok(true) if !self.login_refused.load(Ordering::Relaxed) => {}
-            Ok(_) => return Ok((raw, visible)),
-            Err(error) => return Err(Box::pin(visible.maskers().error(error)).await),
-        }
-        if !authorize(&mut plan, &mut derived)? {
-            return Ok((raw, visible));
-        }
-        drop(raw);
-        self.count_request()?;
-        self.count_sent(&plan)?;
-        let visible = plan.visible.clone();
-        let mut raw = self.send_once(plan, of).await?;
-        raw.headers.retain(|(name, _)| name != PROOF);
-        if raw.status == UNAUTHORIZED {
-            // The password is wrong. The next poll must not offer it before the server asks for it.
-            challenges.forget(&origin);
-            self.login_refused.store(true, Ordering::Relaxed);
-        }
-        Ok((raw, visible))
-    }
-
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
     async fn send_once(&self, plan: Plan, of: Sending<'_>) -> Result<Raw, Error> {
         let visible = plan.visible.clone();
@@ -473,14 +422,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// A request with the user and password that answer the challenges of its server.
-struct LoggedIn {
-    plan: Plan,
-    reading: BodyReading,
-    derived: Vec<String>,
-    login: Login,
 }
 
 /// The number and status of an exchange that may fail.

@@ -4,7 +4,7 @@ use crate::prepare::Targets;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::{AlertsConfig, Config};
-use model::{AlertRecord, Class, Delivery, DependencyState, Kind, Status, TargetId, no_dependency};
+use model::{AlertRecord, Class, Delivery, DependencyState, Kind, Status, TargetId, nothing_checked};
 use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, Settings, Silence, TargetSpec};
 use sandbox::Role;
 use std::cell::OnceCell;
@@ -190,7 +190,7 @@ impl Reading for KnownReading<'_> {
     }
 
     fn empty(&self) -> Option<String> {
-        self.present().next().is_none().then(|| no_dependency(&self.known.warnings))
+        nothing_checked(&self.known.dependencies, &self.known.warnings)
     }
 
     fn health(&self, dependency: &str) -> Health {

@@ -50,7 +50,7 @@ pub use routing::{RouteExplanation, RouteStep};
 pub use schedule::{Breaker, BreakerState, Cadence, Counters, DeadLetter, DeadReason, Place, Rate, Rates, Schedule};
 pub use state::{
     DependencyRecord, DependencyState, Observed, PluginValues, PollFailure, TargetInfo, TargetSource, TargetState,
-    Volatile, no_dependency,
+    Volatile, nothing_checked,
 };
 pub use surface::{
     Ask, CommandError, Definition, Explanation, KindDescription, LoopState, Phases, PluginState, PluginUsage,

@@ -122,10 +122,26 @@ pub struct Observed {
     pub samples: Arc<Vec<Sample>>,
 }
 
-/// The reason why a target whose report has no dependency is not ok. `warnings` are those of the report.
-pub fn no_dependency(warnings: &[String]) -> String {
+impl Observed {
+    /// Returns why a target is not ok although nothing in its last report is wrong: the report has no dependency, or
+    /// skips all of them. `None` if the report checks something.
+    pub fn nothing_checked(&self) -> Option<String> {
+        nothing_checked(&self.dependencies, &self.warnings)
+    }
+}
+
+/// See [`Observed::nothing_checked`]. `dependencies` include the missing ones, `warnings` are those of the report.
+pub fn nothing_checked(dependencies: &[DependencyState], warnings: &[String]) -> Option<String> {
+    let mut present = dependencies.iter().filter(|found| found.record.missing_since.is_none());
+    let what = match present.next() {
+        None => "its report has no dependency",
+        Some(first) if first.record.reported.skipped && present.all(|found| found.record.reported.skipped) => {
+            "its report skips every check"
+        }
+        Some(_) => return None,
+    };
     let why = warnings.first().map_or_else(String::new, |warning| format!(": {warning}"));
-    format!("its report has no dependency{why}")
+    Some(format!("{what}{why}"))
 }
 
 /// The state of one target for API, metrics and user interface: committed results and schedule, and the current place.

@@ -17,7 +17,8 @@ pub(crate) struct Frame<'a> {
     pub at: Timestamp,
 }
 
-/// Returns the identity of an alert for receivers. It stays the same when another device of a fleet takes a target over.
+/// Returns the identity of an alert for receivers. It stays the same when another device of a fleet takes over a
+/// target.
 fn fingerprint(installation: &str, AlertRecord { subject, traits, .. }: &AlertRecord) -> String {
     let dependency = subject.dependency_name().unwrap_or_default();
     let shared = traits.shared_by.as_ref().map(|deployment| format!("deployment\0{deployment}"));

@@ -13,7 +13,7 @@ pub(crate) enum TargetStatus {
     NoPlugin,
     /// The worst dependency has a warning, or a dependency is missing.
     Warning,
-    /// The worst dependency is unknown or its state has expired, or the target reports no dependency.
+    /// The worst dependency is unknown or its state has expired, or the target reports no dependency that is checked.
     Unknown,
     /// No poll has succeeded yet.
     Pending,
@@ -97,12 +97,14 @@ impl TargetStatus {
     pub(crate) fn of(target: &TargetState) -> Self {
         let (missing, reported): (Vec<_>, Vec<_>) =
             target.observed.dependencies.iter().partition(|dependency| dependency.record.missing_since.is_some());
-        let worst = reported.iter().map(|dependency| match dependency.record.reported.status {
-            _ if dependency.volatile.is_expired => Self::Unknown,
-            Status::Ok => Self::Ok,
-            Status::Warning => Self::Warning,
-            Status::Critical => Self::Critical,
-            Status::Unknown => Self::Unknown,
+        let worst = reported.iter().filter_map(|dependency| match dependency.record.reported.status {
+            _ if dependency.volatile.is_expired => Some(Self::Unknown),
+            // It says nothing about the target.
+            _ if dependency.record.reported.skipped => None,
+            Status::Ok => Some(Self::Ok),
+            Status::Warning => Some(Self::Warning),
+            Status::Critical => Some(Self::Critical),
+            Status::Unknown => Some(Self::Unknown),
         });
         let missing = missing.first().map(|_| Self::Warning);
         if !target.enabled {

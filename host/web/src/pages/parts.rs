@@ -3,7 +3,7 @@
 use crate::status::TargetStatus;
 use crate::wire::time;
 use maud::{Markup, html};
-use model::{BreakerState, DependencyState, Place, Status, TargetState, Timestamp, no_dependency};
+use model::{BreakerState, DependencyState, Place, Status, TargetState, Timestamp};
 
 /// A command that a button sends to the API.
 pub(super) struct Command<'a> {
@@ -140,8 +140,10 @@ pub(super) fn reason(target: &TargetState, status: TargetStatus) -> Option<Strin
         let others = if more > 0 { format!(", and {more} more") } else { String::new() };
         return Some(format!("{}{reason}{others}", named(first)));
     }
-    if present().next().is_none() && status == TargetStatus::Unknown {
-        return Some(no_dependency(&target.observed.warnings));
+    if status == TargetStatus::Unknown
+        && let Some(why) = target.observed.nothing_checked()
+    {
+        return Some(why);
     }
     let missing = target.observed.dependencies.iter().find(|d| d.record.missing_since.is_some());
     missing.map(|dependency| format!("{} is missing", named(dependency)))

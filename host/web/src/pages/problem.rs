@@ -168,24 +168,39 @@ pub(super) fn row(problem: &Problem<'_>, with_link: bool) -> Markup {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_target_that_is_not_ok_is_listed_although_no_dependency_is() {
-        use crate::status::tests::{target, with};
-        let mut state =
-            with(target("shop"), |observed| observed.warnings = vec!["member \"db\" is skipped".to_owned()]);
-        state.schedule.last_success = Some(Timestamp::from_millis(1));
-        let state = Arc::new(state);
-        let status = TargetStatus::of(&state);
-        assert_eq!(status, TargetStatus::Unknown);
-        let row = row(&found(&[(status, &state)])[0], true).into_string();
-        assert!(row.contains("its report has no dependency: member"), "{row}");
-    }
     use crate::status::tests::{dependency, target, with};
 
     fn named(name: &str, status: Status, runs_on: Option<&str>) -> DependencyState {
         let mut found = dependency(name, status);
         Arc::make_mut(&mut found.record).reported.runs_on = runs_on.into_iter().map(ToOwned::to_owned).collect();
         found
+    }
+
+    #[test]
+    fn a_target_that_is_not_ok_is_listed_although_no_dependency_is() {
+        let skipped = |name: &str| {
+            let mut found = dependency(name, Status::Ok);
+            Arc::make_mut(&mut found.record).reported.skipped = true;
+            found
+        };
+        for (dependencies, warnings, expected) in [
+            (vec![], vec!["member \"db\" is skipped".to_owned()], "its report has no dependency: member"),
+            (vec![skipped("db"), skipped("web")], vec![], "its report skips every check"),
+        ] {
+            let mut state = with(target("shop"), |observed| {
+                (observed.dependencies, observed.warnings) = (Arc::new(dependencies.clone()), warnings.clone());
+            });
+            state.schedule.last_success = Some(Timestamp::from_millis(1));
+            let state = Arc::new(state);
+            let status = TargetStatus::of(&state);
+            assert_eq!(status, TargetStatus::Unknown);
+            let row = row(&found(&[(status, &state)])[0], true).into_string();
+            assert!(row.contains(expected), "{row}");
+        }
+        let some = with(target("shop"), |observed| {
+            observed.dependencies = Arc::new(vec![skipped("db"), dependency("web", Status::Ok)]);
+        });
+        assert_eq!(some.observed.nothing_checked(), None);
     }
 
     #[test]

@@ -12,10 +12,11 @@ use std::time::Duration;
 pub(super) const FAILED: u8 = 3;
 
 /// Returns the exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed. Critical takes precedence over unknown,
-/// unknown over warning. A report without dependencies is unknown.
+/// unknown over warning. A report without a dependency that is checked is unknown.
 pub(super) fn exit_code(outcome: &Outcome) -> u8 {
     let Outcome::Success(report) = outcome else { return FAILED };
-    match report.dependencies.iter().map(|dependency| dependency.status).max() {
+    let checked = report.dependencies.iter().filter(|dependency| !dependency.skipped);
+    match checked.map(|dependency| dependency.status).max() {
         Some(Status::Critical) => 2,
         Some(Status::Unknown) | None => FAILED,
         Some(Status::Warning) => 1,
