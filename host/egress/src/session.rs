@@ -29,7 +29,6 @@ mod login;
 mod shown;
 mod taped;
 
-use login::LoggedIn;
 use shown::{Shown, TlsSessions};
 
 /// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
@@ -360,14 +359,13 @@ impl Session {
 
     /// Sends a request, a second time if the server answers with a challenge. Returns the unmasked answer, and
     /// its visible part.
-    async fn send(&self, planned: Planned, of: Sending<'_>) -> Result<(Raw, Arc<Visible>), Error> {
-        let Planned { plan, reading, derived, login } = planned;
-        let Some(login) = login else {
-            let visible = plan.visible.clone();
-            return Ok((self.send_once(plan, of).await?, visible));
+    async fn send(&self, mut planned: Planned, of: Sending<'_>) -> Result<(Raw, Arc<Visible>), Error> {
+        let Some(login) = planned.login.take() else {
+            let visible = planned.plan.visible.clone();
+            return Ok((self.send_once(planned.plan, of).await?, visible));
         };
         // Boxed, because few requests log in like that: the future of each request would be larger by a kilobyte.
-        Box::pin(self.send_with_login(LoggedIn { plan, reading, derived, login }, of)).await
+        Box::pin(self.send_with_login(login, planned, of)).await
     }
 
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.

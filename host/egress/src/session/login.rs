@@ -5,7 +5,7 @@ use crate::Error;
 use crate::authentication::{Login, authorization};
 use crate::in_flight::{Plan, Raw};
 use crate::maskers::Maskers;
-use crate::message::BodyReading;
+use crate::plan::Planned;
 use crate::reading::Visible;
 use hyper::header::AUTHORIZATION;
 use std::sync::Arc;
@@ -16,19 +16,12 @@ const PROOF: &str = "authentication-info";
 /// The status of an answer that asks for authentication.
 const UNAUTHORIZED: u16 = 401;
 
-/// A request with the user and password that answer the challenges of its server.
-pub(super) struct LoggedIn {
-    pub plan: Plan,
-    pub reading: BodyReading,
-    pub derived: Vec<String>,
-    pub login: Login,
-}
-
 impl Session {
     /// Sends a request that answers the challenges of its server.
     pub(super) async fn send_with_login(
         &self,
-        LoggedIn { mut plan, reading, mut derived, login }: LoggedIn,
+        login: Login,
+        Planned { mut plan, reading, mut derived, .. }: Planned,
         of: Sending<'_>,
     ) -> Result<(Raw, Arc<Visible>), Error> {
         let (challenges, origin) = (&self.captured.challenges, plan.destination.origin.to_string());
