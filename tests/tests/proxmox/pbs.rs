@@ -124,6 +124,16 @@ async fn pbs_reports_each_fault_and_nothing_else() {
                 "verification/fast critical: 2 snapshots are damaged: lab/two/vm/100 of 2026-11-19 00:00 UTC, vm/100 of *",
             ],
         ),
+        (
+            "clock-ahead",
+            &[
+                "group/*vm/100 unknown: its newest backup is of 2026-11-23 *, which is in the future*",
+                "gc/fast unknown: its last run is of 2026-11-23 *, which is in the future*",
+                "verify/v-3f2a unknown: its last run is of *future*",
+                "prune/p-91bc unknown: its last run is of *future*",
+                "sync/s-* unknown: its last run is of *future*",
+            ],
+        ),
         ("gc-failed", &["gc/fast critical: its last run of 2026-11-20 00:00 UTC failed: chunk store is full"]),
         ("gc-bad", &["gc/fast warning: 3 damaged chunks are still there*"]),
         ("verify-failed", &["verify/v-3f2a critical: *verification failed*"]),

@@ -140,6 +140,10 @@ async fn pve_reports_each_fault_and_nothing_else() {
             &["replication/100-0 critical: it fails: command 'zfs send' failed*last succeeded at 2026-11-20 11:50 UTC"],
         ),
         ("replication-late", &["replication/100-0 critical: it has been due for more than 240 minutes*"]),
+        (
+            "replication-ahead",
+            &["replication/100-0 unknown: its last success is of 2026-11-23 *, which is in the future*"],
+        ),
         ("replication-never", &["replication/100-0 warning: it has not run yet"]),
         (
             "backup-failed",

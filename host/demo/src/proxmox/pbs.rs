@@ -34,6 +34,7 @@ pub(super) const SCENARIOS: &[(&str, &str)] = &[
     ("old", "Backup Server 3.2"),
     ("group-old", ""),
     ("group-hidden", ""),
+    ("clock-ahead", "the first group and all jobs ended in the future"),
     ("walk-hangs", ""),
     ("usage-hangs", "requests for the usage of a hanging disk are not answered"),
     ("namespaces-many", ""),
@@ -210,8 +211,9 @@ impl Server<'_> {
     }
 
     fn ran(&self, state: &str) -> Value {
+        let ended = if self.has("clock-ahead") { self.now + 3 * DAY } else { self.now - DAY / 2 };
         json!({
-            "schedule": "daily", "next-run": self.now + DAY / 2, "last-run-state": state, "last-run-endtime": self.now - DAY / 2,
+            "schedule": "daily", "next-run": self.now + DAY / 2, "last-run-state": state, "last-run-endtime": ended,
             "last-run-upid": "UPID:pbs:00000A1B:0012C3D4:00000001:6911D2A0:job:x:root@pam:",
         })
     }
@@ -328,7 +330,11 @@ impl Server<'_> {
 
     /// pbs-api-types: datastore.rs, GroupListItem.
     fn groups(&self, store: &str, query: &str) -> Value {
-        let ago = |index: usize| if self.has("group-old") && index == 0 { 30 * DAY } else { DAY / 2 + index as i64 };
+        let ago = |index: usize| match index {
+            0 if self.has("group-old") => 30 * DAY,
+            0 if self.has("clock-ahead") => -3 * DAY,
+            _ => DAY / 2 + index as i64,
+        };
         let group = |index: usize| {
             let kind = ["vm", "ct", "host"][index % 3];
             json!({

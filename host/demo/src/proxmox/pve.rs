@@ -44,6 +44,7 @@ pub(super) const SCENARIOS: &[(&str, &str)] = &[
     ("container-full", ""),
     ("replication-failing", ""),
     ("replication-late", ""),
+    ("replication-ahead", "its last success is in the future"),
     ("replication-never", ""),
     ("backup-failed", ""),
     ("backup-warnings", ""),

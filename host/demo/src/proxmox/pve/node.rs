@@ -66,6 +66,7 @@ impl Estate<'_> {
             (true, _) => (self.now - 2 * DAY, self.now - 2 * DAY + 900),
             // The next time of the schedule after the last try, which is 0 because the job never ran.
             (_, true) => (0, 900),
+            _ if self.has("replication-ahead") => (self.now + 3 * DAY, self.now + 3 * DAY + 900),
             _ => (self.now - 600, self.now + 300),
         };
         let mut job = json!({
