@@ -60,7 +60,12 @@ fn failure(body: &[u8], error: &serde_json::Error) -> CallError {
         format!("{problem} ({error}): there is {before:?}, then {after:?}")
     } else {
         let start = String::from_utf8_lossy(&body[..body.len().min(START)]).into_owned();
-        let advice = if begins_as_json { "" } else { ": check that the URL is correct" };
+        let advice = match body {
+            // RFC 1952, section 2.3.
+            [0x1f, 0x8b, ..] => ": it is compressed with gzip, and its headers do not say so",
+            _ if begins_as_json => "",
+            _ => ": check that the URL is correct",
+        };
         format!("{problem} ({error}); it starts with {start:?}{advice}")
     };
     CallError::transient(code, message)

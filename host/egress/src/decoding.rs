@@ -288,6 +288,8 @@ impl Format {
             // The first characters of JSON are in ASCII (RFC 4627, section 3).
             (Self::Json, [0, second, ..]) if *second != 0 => return Some(UTF_16BE),
             (Self::Json, [first, 0, ..]) if *first != 0 => return Some(UTF_16LE),
+            (Self::Plain | Self::Unknown, [0, b'{' | b'[', ..]) => return Some(UTF_16BE),
+            (Self::Plain | Self::Unknown, [b'{' | b'[', 0, ..]) => return Some(UTF_16LE),
             (Self::Json | Self::Plain | Self::Unknown, _) => return None,
             (Self::Html, _) => {
                 let text = String::from_utf8_lossy(prologue).to_ascii_lowercase();

@@ -105,6 +105,7 @@ async fn texts_in_other_character_sets_become_utf_8() {
         ("application/json", [b"\xfe\xff".to_vec(), utf16(big, "{\"a\":1}")].concat(), "{\"a\":1}"),
         ("application/json", utf16(little, "{\"a\":1}"), "{\"a\":1}"),
         ("application/json", utf16(big, "[1]"), "[1]"),
+        ("text/plain", utf16(little, "{}"), "{}"),
         ("application/json", b"\xef\xbb\xbf{}".to_vec(), "{}"),
         ("text/html; charset=latin1", b"\xef\xbb\xbfZ\xc3\xbcrich".to_vec(), "Zürich"),
         ("text/plain; charset=nonsense", "Zürich".into(), "Zürich"),
