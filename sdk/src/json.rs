@@ -33,7 +33,7 @@ pub(crate) fn tolerant<'a, T: Deserialize<'a>>(body: &'a [u8], readable: &'a Onc
         Err(error) if error.is_data() => return Err(failure(body, &error)),
         Err(error) => error,
     };
-    let text = readable.get_or_init(|| without_odd_numbers(&String::from_utf8_lossy(body)));
+    let text = readable.get_or_init(|| repaired(&String::from_utf8_lossy(body)));
     serde_json::from_str(text).map_err(|again| match again.is_data() {
         true => failure(body, &again),
         false => failure(body, &error),
@@ -71,9 +71,10 @@ fn failure(body: &[u8], error: &serde_json::Error) -> CallError {
     CallError::transient(code, message)
 }
 
-/// Returns a JSON text with the numbers that many writers emit and JSON does not have as texts: `NaN`, `Infinity`, and
-/// those beyond the range of `f64`. So a field that is not read does not fail a poll. Everything else is unchanged.
-fn without_odd_numbers(text: &str) -> String {
+/// Returns a JSON text without what many writers emit and JSON does not have, so that a field that is not read does not
+/// fail a poll. `NaN`, `Infinity` and numbers beyond the range of `f64` become texts; in texts, control characters are
+/// escaped, and halves of surrogate pairs replaced. Everything else is unchanged.
+fn repaired(text: &str) -> String {
     let mut readable = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -83,13 +84,43 @@ fn without_odd_numbers(text: &str) -> String {
             _ => rest.find(|c| c == '"' || is_of_word(c)).unwrap_or(rest.len()),
         };
         let (token, after) = rest.split_at(end);
-        match is_odd_number(token) {
-            true => readable.extend(["\"", token, "\""]),
-            false => readable.push_str(token),
+        match first {
+            '"' => repair_string(token, &mut readable),
+            _ if is_odd_number(token) => readable.extend(["\"", token, "\""]),
+            _ => readable.push_str(token),
         }
         rest = after;
     }
     readable
+}
+
+/// Adds a JSON string, with control characters escaped, and `\ufffd` for halves of surrogate pairs.
+fn repair_string(token: &str, readable: &mut String) {
+    let unit = |at: usize| {
+        let digits = token.get(at..at + 6).and_then(|escape| escape.strip_prefix("\\u"))?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(first) = token[at..].chars().next() {
+        let length = match (first, unit(at)) {
+            ('\\', Some(0xd800..=0xdbff)) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => 12,
+            ('\\', Some(0xd800..=0xdfff)) => {
+                readable.push_str("\\ufffd");
+                at += 6;
+                continue;
+            }
+            // What follows a backslash begins no escape.
+            ('\\', _) => 1 + token[at + 1..].chars().next().map_or(0, char::len_utf8),
+            (first, _) if first < ' ' => {
+                readable.push_str(&format!("\\u{:04x}", u32::from(first)));
+                at += 1;
+                continue;
+            }
+            (first, _) => first.len_utf8(),
+        };
+        readable.push_str(&token[at..at + length]);
+        at += length;
+    }
 }
 
 /// Returns the length of the string at the beginning of a text, with its quotes.
@@ -145,6 +176,14 @@ mod tests {
             let body = format!("{{\"status\": \"N\\\"aN\", \"rate\":{number},\"list\":[{number} , true]}}");
             let expected = json!({ "status": "N\"aN", "rate": expected, "list": [expected, true] });
             assert_eq!(read(body.as_bytes()).unwrap(), expected, "{number}");
+        }
+        for (text, expected) in [
+            (r#""cut \ud83d""#, "cut \u{fffd}"),
+            (r#""\udc00\ud83d\ude00\ud83d\u0041""#, "\u{fffd}😀\u{fffd}A"),
+            (r#""\\ud83d""#, "\\ud83d"),
+            ("\"a\tb\nc\"", "a\tb\nc"),
+        ] {
+            assert_eq!(read(format!("[{text}]").as_bytes()).unwrap(), json!([expected]), "{text}");
         }
         assert_eq!(read(b"{\"name\": \"Z\xfcrich\"}").unwrap(), json!({ "name": "Z\u{fffd}rich" }));
         for body in ["{\"a\": nope}", "{\"a\": +-nan}", "{\"a\": .5}", "{\"a\": 01}", "[\"NaN", "[1e400", "", "\\"] {

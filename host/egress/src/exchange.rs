@@ -3,7 +3,7 @@
 use crate::body::{Read, read};
 use crate::broken::broken;
 use crate::connect::{self, NotConnected, Phases, connect};
-use crate::http1::{self, Apart, HEADER_BYTES};
+use crate::http1::{self, HEADER_BYTES};
 use crate::in_flight::{Common, Plan, Progress, Raw};
 use crate::message::only_reads;
 use crate::peer::Peer;
@@ -115,8 +115,8 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
 
 /// The sender of a connection.
 enum Sender<'a> {
-    /// With the header lines that the HTTP library cannot represent.
-    Http1(&'a mut http1::Sender, &'a Apart),
+    /// With the parts of the head that the HTTP library cannot represent.
+    Http1(&'a mut http1::Sender, &'a http1::Shared),
     Http2(&'a mut http2::SendRequest<Full<Bytes>>),
 }
 
@@ -139,14 +139,16 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
     progress.set_status(Some(parts.status.as_u16()));
     progress.enter("reading the answer");
     let Read { body, is_complete, held } = read((common, plan, progress), incoming, &mut parts.headers).await?;
-    let mut headers = headers(&parts.headers);
+    let (mut headers, mut reason) = (headers(&parts.headers), reason(&parts));
     if let Sender::Http1(_, apart) = sender {
-        headers.append(&mut apart.lock().unwrap_or_else(PoisonError::into_inner));
+        let apart = &mut *apart.lock().unwrap_or_else(PoisonError::into_inner);
+        headers.append(&mut apart.headers);
+        reason = apart.reason.take().unwrap_or(reason);
     }
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     Ok(Raw {
         status: parts.status.as_u16(),
-        reason: reason(&parts),
+        reason,
         headers,
         body,
         is_complete,

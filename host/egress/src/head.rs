@@ -32,6 +32,8 @@ pub(crate) struct Rewritten {
     pub head: Vec<u8>,
     /// The header lines that are not in it: names in lower case, and values.
     pub apart: Vec<(String, String)>,
+    /// The reason phrase, if it is not ASCII. The library leaves out such phrases.
+    pub reason: Option<String>,
     /// Whether another head follows, because this one is informational (1xx).
     pub is_informational: bool,
 }
@@ -82,14 +84,16 @@ pub(crate) fn is_plain(head: &[u8]) -> bool {
     let mut lines = lines(head);
     let is_status = |line: &[u8]| match line.strip_prefix(b"HTTP/1.") {
         Some([b'0' | b'1', b' ', b'2'..=b'9', b'0'..=b'9', b'0'..=b'9', rest @ ..]) => {
-            matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&byte| is_text(byte))
+            matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&byte| is_text(byte) && byte.is_ascii())
         }
         _ => false,
     };
-    let is_header = |line: &[u8]| match line.iter().position(|&byte| !is_token(byte)) {
+    let mut lengths = 0;
+    let mut is_header = |line: &[u8]| match line.iter().position(|&byte| !is_token(byte)) {
         Some(colon @ 1..) if line[colon] == b':' => {
             let (name, value) = (&line[..colon], &line[colon + 1..]);
-            value.iter().all(|&byte| is_text(byte)) && (!is_length(name) || length(value).is_some())
+            lengths += usize::from(is_length(name));
+            value.iter().all(|&byte| is_text(byte)) && lengths < 2 && (!is_length(name) || length(value).is_some())
         }
         _ => false,
     };
@@ -108,7 +112,8 @@ pub(crate) fn rewritten(head: &[u8]) -> Result<Rewritten, Unreadable> {
     let first = lines.next().unwrap_or_default();
     let (version, status, reason) = status_line(first).ok_or_else(|| Unreadable::Line(text(first)))?;
     let mut written = format!("HTTP/1.{version} {status}").into_bytes();
-    if !reason.is_empty() {
+    let odd_reason = (!reason.is_ascii()).then(|| text(reason));
+    if !reason.is_empty() && odd_reason.is_none() {
         written.push(b' ');
         written.extend(reason.iter().map(|&byte| if is_text(byte) { byte } else { b' ' }));
     }
@@ -159,7 +164,12 @@ pub(crate) fn rewritten(head: &[u8]) -> Result<Rewritten, Unreadable> {
         }
     }
     written.extend(b"\r\n");
-    Ok(Rewritten { head: written, apart, is_informational: (100..200).contains(&status) && status != 101 })
+    Ok(Rewritten {
+        head: written,
+        apart,
+        reason: odd_reason,
+        is_informational: (100..200).contains(&status) && status != 101,
+    })
 }
 
 /// Parses a status line: the minor version, the status and the reason phrase. Blanks may be missing or repeated.
@@ -272,6 +282,11 @@ mod tests {
             assert_eq!(found.apart, expected, "{head:?}");
             assert!(!found.is_informational);
         }
+        let umlaut = read("HTTP/1.1 595 Gerät aus\r\n\r\n");
+        assert_eq!(
+            (text(&umlaut.head).as_str(), umlaut.reason.as_deref()),
+            ("HTTP/1.1 595\r\n\r\n", Some("Gerät aus"))
+        );
         assert!(read("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").is_informational);
         assert!(!read("HTTP/1.1 101 Switching Protocols\r\n\r\n").is_informational);
     }

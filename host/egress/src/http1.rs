@@ -28,8 +28,17 @@ pub(crate) const BEFORE_HEAD: usize = 1 << 20;
 /// Sends the requests of a connection.
 pub(crate) type Sender = http1::SendRequest<Full<Bytes>>;
 
-/// The header lines of an answer that the HTTP library cannot represent: names in lower case, and values.
-pub(crate) type Apart = Arc<Mutex<Vec<(String, String)>>>;
+/// The parts of a head that the HTTP library cannot represent.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    /// The names of header lines in lower case, and their values.
+    pub headers: Vec<(String, String)>,
+    /// The reason phrase.
+    pub reason: Option<String>,
+}
+
+/// The parts of the latest head.
+pub(crate) type Shared = Arc<Mutex<Apart>>;
 
 /// The stream of a connection. It rewrites odd heads of answers before the HTTP library reads them. Reading fails
 /// after too many bytes before a head is complete: a server may send any number of informational answers (1xx) before
@@ -40,7 +49,7 @@ pub(crate) struct Stream {
     head: Option<Arriving>,
     /// Bytes that were read and that the HTTP library has not got yet, and how many of them it has.
     ready: (Vec<u8>, usize),
-    apart: Apart,
+    apart: Shared,
     /// Whether the last write or flush was not complete.
     is_blocked: bool,
 }
@@ -84,7 +93,8 @@ impl Stream {
                 *arriving = Arriving { bytes: rest, searched: 0, before: arriving.before + end };
                 continue;
             }
-            *self.apart.lock().unwrap_or_else(PoisonError::into_inner) = found.apart;
+            let apart = Apart { headers: found.apart, reason: found.reason };
+            *self.apart.lock().unwrap_or_else(PoisonError::into_inner) = apart;
             self.head = None;
             let mut ready = found.head;
             ready.append(&mut rest);
@@ -127,7 +137,7 @@ impl Stream {
     pub(crate) async fn begin(mut self) -> hyper::Result<(Sender, Driver)> {
         self.head = Some(Arriving::default());
         let apart = self.apart.clone();
-        apart.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *apart.lock().unwrap_or_else(PoisonError::into_inner) = Apart::default();
         let mut settings = http1::Builder::new();
         settings.max_header_size(HEADER_BYTES);
         let (sender, connection) = settings.handshake(TokioIo::new(self)).await?;
@@ -211,12 +221,12 @@ impl AsyncWrite for Stream {
 pub(crate) struct Driver {
     /// `None` when the connection is over. It is dropped then, so that the request fails if it has no answer yet.
     connection: Option<http1::Connection<TokioIo<Stream>, Full<Bytes>>>,
-    apart: Apart,
+    apart: Shared,
 }
 
 impl Driver {
-    /// Returns the header lines that the HTTP library cannot represent. They are there once it has the head.
-    pub(crate) fn apart(&self) -> Apart {
+    /// Returns the parts of the head that the HTTP library cannot represent. They are there once it has the head.
+    pub(crate) fn apart(&self) -> Shared {
         self.apart.clone()
     }
 

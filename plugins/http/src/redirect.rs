@@ -59,16 +59,18 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answere
         let Some(next) = location.map(|location| joined(&hop.url, location)) else {
             return answered(response, None);
         };
-        if way.len() > most.into() {
-            let shown: Vec<String> = way.iter().chain([&next]).map(|url| shortened(url)).collect();
-            return answered(response, Some(format!("after {most} redirects: {}", shown.join(" → "))));
-        }
         // Like browsers: only 307 and 308 repeat the POST.
         let method = match (hop.method, status) {
             (HttpMethod::Post, 307 | 308) => HttpMethod::Post,
             (HttpMethod::Post, _) => HttpMethod::Get,
             (method, _) => method,
         };
+        let is_circle = method == hop.method && way.contains(&next);
+        if is_circle || way.len() > most.into() {
+            let how = if is_circle { "in a circle".to_owned() } else { format!("after {most} redirects") };
+            let shown: Vec<String> = way.iter().chain([&next]).map(|url| shortened(url)).collect();
+            return answered(response, Some(format!("{how}: {}", shown.join(" → "))));
+        }
         let keeps_secrets = hop.keeps_secrets && keeps_secrets(&target.url, &next);
         if !keeps_secrets && method == HttpMethod::Post && settings.body.as_deref().is_some_and(http::has_reference) {
             let why = format!("its redirect to {} is not followed, because the body has secrets", shortened(&next));

@@ -210,8 +210,8 @@ fn redirects_are_followed_up_to_the_configured_number() {
     for settings in ["{}", r#"{"redirects":1}"#, r#"{"redirects":1,"expected_status":["2xx",302]}"#] {
         assert_eq!(found(settings, &[first.clone(), second.clone()]), Some(200), "{settings}");
     }
-    let round = [hop("GET", "/", "302 /"), hop("GET", "/", "302 /")];
-    assert_eq!(found(r#"{"redirects":1}"#, &round), Some(302), "no more than the configured number");
+    let longer = [first.clone(), hop("GET", "/login", "302 /start")];
+    assert_eq!(found(r#"{"redirects":1}"#, &longer), Some(302), "no more than the configured number");
     let post = [hop("POST", "/", "303 /login"), second.clone()];
     assert_eq!(found(r#"{"redirects":3,"method":"POST","body":"x"}"#, &post), Some(200));
     let again = [hop("POST", "/", "308 /login"), hop("POST", "/login", "204")];
@@ -260,16 +260,25 @@ fn an_answer_that_has_not_changed_is_expected_after_a_condition() {
 }
 
 #[test]
-fn a_loop_names_its_way() {
+fn redirects_without_an_end_name_their_way() {
     let url = target("{}").url;
     let base = url.trim_end_matches('/');
     let hop = |path: &str, to: &str| format!("GET {base}{path} 302 {to}");
-    let way = [hop("/", "/a"), hop("/a", "/b"), hop("/b", "/a"), hop("/a", "/b")];
-    let way: Vec<&str> = way.iter().map(String::as_str).collect();
-    let report = answers("{}", &way);
-    let message = report.dependencies[0].error_message.clone().unwrap_or_default();
-    let expected = format!("after 3 redirects: {url} → {base}/a → {base}/b → {base}/a → {base}/b");
-    assert!(message.starts_with("answered 302") && message.contains(&expected), "{message}");
+    for (way, expected) in [
+        (
+            vec![hop("/", "/a"), hop("/a", "/b"), hop("/b", "/a")],
+            format!("in a circle: {url} → {base}/a → {base}/b → {base}/a"),
+        ),
+        (
+            vec![hop("/", "/a"), hop("/a", "/b"), hop("/b", "/c"), hop("/c", "/d")],
+            format!("after 3 redirects: {url} → {base}/a → {base}/b → {base}/c → {base}/d"),
+        ),
+    ] {
+        let way: Vec<&str> = way.iter().map(String::as_str).collect();
+        let report = answers("{}", &way);
+        let message = report.dependencies[0].error_message.clone().unwrap_or_default();
+        assert!(message.starts_with("answered 302") && message.contains(&expected), "{message}");
+    }
 }
 
 #[test]
