@@ -9,11 +9,12 @@ use crate::reading::Visible;
 pub(crate) async fn response(visible: &Visible, exchange: u32, raw: Raw) -> Response {
     let (body, is_complete) = visible.body(raw.body, raw.is_complete).await;
     let maskers = visible.maskers();
-    let mut headers = Vec::with_capacity(raw.headers.len());
-    for (name, value) in raw.headers {
-        headers.push((maskers.text(name).await, maskers.text(value).await));
+    let (mut headers, mut reason) = (raw.headers, raw.reason);
+    if !maskers.is_empty() {
+        for text in headers.iter_mut().flat_map(|(name, value)| [name, value]).chain([&mut reason]) {
+            *text = maskers.text(std::mem::take(text)).await;
+        }
     }
-    let reason = maskers.text(raw.reason).await;
     if !maskers.is_empty() && (body.is_empty() || !is_complete) {
         // The length of a body that the plugin does not see would reveal how many characters of a secret are
         // escaped.

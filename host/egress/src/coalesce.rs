@@ -58,9 +58,9 @@ impl Coalescer {
     /// Joins an identical request in flight. Otherwise sends this request on the caller's lane.
     pub(crate) fn join<F>(
         self: &Arc<Self>,
-        plan: Plan,
+        plan: Box<Plan>,
         caller: Caller<'_>,
-        send: impl FnOnce(Plan, Arc<Progress>) -> F,
+        send: impl FnOnce(Box<Plan>, Arc<Progress>) -> F,
     ) -> InFlightRequest
     where
         F: Future<Output = Result<Raw, Error>> + Send + 'static,

@@ -213,6 +213,10 @@ fn compression(headers: &HeaderMap) -> Result<Compression, Error> {
 /// Returns what the headers of an answer say about its text. `None` if it is not a text.
 fn kind(headers: &HeaderMap) -> Option<Kind> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Some(Kind { stated: None, format: Format::Unknown }) };
+    // Most answers have this one.
+    if value == "application/json" {
+        return Some(Kind { stated: None, format: Format::Json });
+    }
     let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
     let mut parts = value.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();

@@ -37,7 +37,8 @@ pub(crate) struct Shared<'a> {
 
 /// A request that is ready to be sent.
 pub(crate) struct Planned {
-    pub plan: Plan,
+    /// Boxed, as it is moved through several futures.
+    pub plan: Box<Plan>,
     /// How much of the answer's body to read.
     pub reading: BodyReading,
     /// The results of signatures in the request. They are masked in the answer by their value, which a plugin can guess
@@ -48,7 +49,11 @@ pub(crate) struct Planned {
 }
 
 /// Checks a request against the grant and inserts its secrets and signatures.
-pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: Request) -> Result<Planned, Error> {
+pub(crate) async fn plan(
+    of: Shared<'_>,
+    known: &AvailableSecrets<'_>,
+    request: Box<Request>,
+) -> Result<Planned, Error> {
     let Shared { grant, share, reading, signing } = of;
     let url = address((grant, known.references), &request.path)?;
     let path_and_query = path_and_query(&url);
@@ -95,9 +100,10 @@ pub(crate) async fn plan(of: Shared<'_>, known: &AvailableSecrets<'_>, request: 
     // The answer contains a captured secret of this target, or belongs to its nonce: other callers must not share it.
     let shared = request.captures.is_empty() && login.is_none() && visible.is_whole();
     let (share, bytes) = (share.clone(), reading.clone());
-    let (method, body) = (request.method, body.into());
+    let Request { method, reading, .. } = *request;
+    let body = body.into();
     let plan = Plan { destination, method, path_and_query, headers, body, shared, share, reading: bytes, visible };
-    Ok(Planned { plan, reading: request.reading, derived, login })
+    Ok(Planned { plan: Box::new(plan), reading, derived, login })
 }
 
 /// Returns the signatures of a request, and its body with its secrets and signatures inserted.
@@ -178,7 +184,11 @@ fn granted(grant: &Grant, url: &Url) -> Result<Granted, Error> {
 ///
 /// # Errors
 /// If another part of the request contains a secret.
-fn without_secrets(known: &AvailableSecrets<'_>, mut request: Request, origin: &Origin) -> Result<Request, Error> {
+fn without_secrets(
+    known: &AvailableSecrets<'_>,
+    mut request: Box<Request>,
+    origin: &Origin,
+) -> Result<Box<Request>, Error> {
     let has_secret = |text: &str| known.named_in(text).next().is_some();
     let body = request.body.as_deref().map(String::from_utf8_lossy);
     if !request.signatures.is_empty() || has_secret(&request.path) || body.is_some_and(|body| has_secret(&body)) {
@@ -205,7 +215,7 @@ pub(crate) fn address((grant, references): (&Grant, &References), path: &str) ->
         return Err(Error::BadRequest(format!("its path is longer than {MAX_PATH_BYTES} bytes")));
     }
     let is_secret = |part: &Part<'_>| matches!(part, Part::Reference(found) if found.scheme != Scheme::Signature);
-    if !grant.expands_path && references.parts(path).iter().any(is_secret) {
+    if !grant.expands_path && !references.is_empty() && references.parts(path).iter().any(is_secret) {
         let why = "its path refers to a secret: servers and proxies log paths; send it in a header or the body";
         return Err(Error::BadRequest(why.to_owned()));
     }
@@ -233,7 +243,7 @@ mod tests {
         let signing = Signing { work: &work, now: 0, is_replayed: false };
         let (share, reading) = ("http".into(), Arc::new(Reading::default()));
         let shared = Shared { grant, share: &share, reading: &reading, signing };
-        plan(shared, &known, request(&references)).await
+        plan(shared, &known, Box::new(request(&references))).await
     }
 
     #[tokio::test]

@@ -118,6 +118,11 @@ impl References {
         replaced
     }
 
+    /// Returns whether no text can contain a reference, because none was made in this call.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mark.get().is_none()
+    }
+
     /// Returns the parts of a text.
     pub(crate) fn parts<'t>(&self, text: &'t str) -> Vec<Part<'t>> {
         let Some(mark) = self.mark.get() else { return vec![Part::Text(text)] };

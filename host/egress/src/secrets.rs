@@ -176,7 +176,7 @@ impl AvailableSecrets<'_> {
 
     /// Returns the first name that bytes refer to, for example `secret.key`.
     pub(crate) fn referred(&self, bytes: &[u8]) -> Option<String> {
-        let text = std::str::from_utf8(bytes).ok()?;
+        let text = std::str::from_utf8(bytes).ok().filter(|_| !self.references.is_empty())?;
         self.references.parts(text).into_iter().find_map(|part| match part {
             Part::Reference(Reference { scheme, name }) => Some(format!("{}.{name}", scheme.word())),
             Part::Text(_) => None,
@@ -187,7 +187,8 @@ impl AvailableSecrets<'_> {
     pub(crate) fn refers_to_signature(&self, text: &[u8]) -> bool {
         let is_signature =
             |part: &Part<'_>| matches!(part, Part::Reference(found) if found.scheme == Scheme::Signature);
-        std::str::from_utf8(text).is_ok_and(|text| self.references.parts(text).iter().any(is_signature))
+        !self.references.is_empty()
+            && std::str::from_utf8(text).is_ok_and(|text| self.references.parts(text).iter().any(is_signature))
     }
 
     /// Returns a header value with its secrets inserted.
@@ -200,6 +201,9 @@ impl AvailableSecrets<'_> {
 
     /// Returns a body with its secrets inserted. A body that is not UTF-8 is returned unchanged.
     pub(crate) fn expand_body(&self, signed: &Signed, body: Vec<u8>, encoding: BodyEncoding) -> Result<Vec<u8>, Error> {
+        if self.references.is_empty() {
+            return Ok(body);
+        }
         let text = match String::from_utf8(body) {
             Ok(text) => text,
             Err(error) => return Ok(error.into_bytes()),
@@ -228,6 +232,9 @@ impl AvailableSecrets<'_> {
         of: &str,
         render: impl Fn(Reference<'_>, &str) -> Option<String>,
     ) -> Result<String, Error> {
+        if self.references.is_empty() {
+            return Ok(text.to_owned());
+        }
         let parts = self.references.parts(text);
         if parts.iter().filter(|part| matches!(part, Part::Reference(_))).count() > REFERENCES {
             return Err(Error::BadRequest(format!("{of} refers to secrets more than {REFERENCES} times")));

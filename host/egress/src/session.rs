@@ -238,12 +238,13 @@ impl Session {
     ///
     /// The future is boxed, so that this crate compiles its code, and not each crate that sends a request.
     pub fn fetch(&self, request: Request) -> BoxFuture<'_, Result<Response, Error>> {
-        self.exchange(request).map(|exchanged| exchanged.result).boxed()
+        self.exchange_and_record(Box::new(request)).map(|exchanged| exchanged.result).boxed()
     }
 
     /// Like [`Self::fetch`], with the number of the exchange.
     pub fn exchange(&self, request: Request) -> BoxFuture<'_, Exchanged> {
-        self.exchange_and_record(request).boxed()
+        // Boxed, as it is moved through several futures.
+        self.exchange_and_record(Box::new(request)).boxed()
     }
 
     /// Returns the TLS session of an exchange, also of one whose certificate was refused. `None` without TLS.
@@ -251,7 +252,7 @@ impl Session {
         self.tls.masked(exchange, &self.grant).boxed()
     }
 
-    async fn answer(&self, request: Request) -> Exchanged {
+    async fn answer(&self, request: Box<Request>) -> Exchanged {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_waiting.fetch_max(waiting, Ordering::Relaxed);
         let begun = Begun::default();
@@ -263,7 +264,7 @@ impl Session {
     }
 
     /// Sends a request. `begun` gets what is known as soon as it is known.
-    async fn exchanged(&self, request: Request, begun: &Begun) -> Result<Response, Error> {
+    async fn exchanged(&self, request: Box<Request>, begun: &Begun) -> Result<Response, Error> {
         self.count_request()?;
         captures::check(&request, &self.grant.secrets)?;
         let times = Times { start: Instant::now(), timeout: request.timeout };
@@ -329,7 +330,7 @@ impl Session {
     }
 
     /// Makes the plan of a request and counts its size.
-    async fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Planned, Error> {
+    async fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Box<Request>) -> Result<Planned, Error> {
         let signing = Signing { work: &self.signed, now: self.now, is_replayed: self.is_replayed() };
         let shared = Shared { grant: &self.grant, share: &self.share, reading: &self.reading, signing };
         let planned = plan(shared, known, request).await.map_err(|error| match error {
@@ -369,7 +370,7 @@ impl Session {
     }
 
     /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
-    async fn send_once(&self, plan: Plan, of: Sending<'_>) -> Result<Raw, Error> {
+    async fn send_once(&self, plan: Box<Plan>, of: Sending<'_>) -> Result<Raw, Error> {
         let visible = plan.visible.clone();
         let Sending { exchange, cap, times: Times { start, timeout }, begun } = of;
         let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));

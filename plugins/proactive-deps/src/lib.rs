@@ -188,22 +188,27 @@ fn read(elements: Vec<Element<'_>>) -> Report {
     let mut report = Report::empty();
     report.dependencies.reserve_exact(elements.len());
     for (index, element) in elements.into_iter().enumerate() {
-        let place = format!("item {}", index + 1);
         let dependency = match element {
-            Element::Item(item) => dependency(&place, &item, &mut report.warnings),
+            Element::Item(item) => dependency(index, &item, &mut report.warnings),
             Element::Nothing => continue,
-            Element::Odd => Dependency::unknown(place, "it is not a JSON object"),
+            Element::Odd => Dependency::unknown(place(index), "it is not a JSON object"),
         };
         report.dependencies.push(dependency);
     }
     report
 }
 
-fn dependency(place: &str, item: &Item<'_>, warnings: &mut Vec<String>) -> Dependency {
+/// Returns the name of an item that has none.
+fn place(index: usize) -> String {
+    format!("item {}", index + 1)
+}
+
+fn dependency(index: usize, item: &Item<'_>, warnings: &mut Vec<String>) -> Dependency {
     let text = |field| item.get(field).and_then(text);
     let name = item.get(Field::Name).and_then(name).unwrap_or_else(|| {
+        let place = place(index);
         warnings.push(format!("{place} has no name: its \"name\" is missing, empty, a list or an object"));
-        place.to_owned()
+        place
     });
     let objects = item.each(Field::Health).filter_map(|raw| object(Some(raw)));
     let all: Vec<Option<Health<'_>>> = objects.map(parse).collect();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 impl Session {
     /// Sends a request and records its exchange, or answers it from a recording.
-    pub(super) async fn exchange_and_record(&self, request: Request) -> Exchanged {
+    pub(super) async fn exchange_and_record(&self, request: Box<Request>) -> Exchanged {
         let recorder = match &self.tape {
             Tape::Off => return self.answer(request).await,
             Tape::Record(recorder) => recorder,
