@@ -19,7 +19,7 @@ use crate::{Error, Grant, Seen};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::OwnedRwLockReadGuard;
@@ -259,7 +259,7 @@ impl Session {
         let result = self.exchanged(request, &begun).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         self.ended.note(&result);
-        let (number, status) = (begun.number.get().copied(), begun.status.get().copied());
+        let (number, status) = (begun.number.get().copied(), begun.status());
         Exchanged { number, status, result }
     }
 
@@ -382,9 +382,7 @@ impl Session {
         });
         let ended = timeout_at(deadline, in_flight.answer.clone()).await;
         self.tls.keep(exchange, in_flight.progress.peer().map(Shown::Live));
-        if let Some(status) = in_flight.progress.status() {
-            let _ = begun.status.set(status);
-        }
+        begun.set_status(in_flight.progress.status());
         let raw = match ended {
             Ok(Ok(raw)) => raw,
             Ok(Err(error)) => return Err(Box::pin(visible.maskers().error(error)).await),
@@ -427,13 +425,22 @@ impl Session {
 #[derive(Debug, Default)]
 struct Begun {
     number: OnceLock<u32>,
-    status: OnceLock<u16>,
+    /// That of the latest answer, or 0.
+    status: AtomicU16,
 }
 
 impl Begun {
+    fn status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
+    }
+
+    fn set_status(&self, status: Option<u16>) {
+        self.status.store(status.unwrap_or_default(), Ordering::Relaxed);
+    }
+
     fn note_recorded(&self, error: &Error) {
-        if let Error::Recorded { status: Some(status), .. } = error {
-            let _ = self.status.set(*status);
+        if let Error::Recorded { status, .. } = error {
+            self.set_status(*status);
         }
     }
 }

@@ -479,3 +479,19 @@ async fn methods_are_sent_as_they_are_written_except_those_that_tunnel_or_echo()
         assert!(method(text).unwrap_err().contains("upper-case"), "{text:?}");
     }
 }
+
+#[tokio::test]
+async fn the_status_of_a_broken_answer_is_that_of_the_last_one() {
+    let port = server(|mut stream| async move {
+        let challenge = MD5.replace("NONCE", "n");
+        let first = format!("HTTP/1.1 401 No\r\nwww-authenticate: {challenge}\r\ncontent-length: 0\r\n\r\n");
+        while head(&mut stream).await.is_some_and(|request| value(&request, "authorization").is_none()) {
+            let _ = stream.write_all(first.as_bytes()).await;
+        }
+        let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\nx").await;
+    })
+    .await;
+    let session = session_for(port, &Arc::default());
+    let Exchanged { status, result, .. } = session.exchange(digest("", "Mufasa")).await;
+    assert_eq!((result.unwrap_err().code(), status), ("closed", Some(503)));
+}
