@@ -109,7 +109,7 @@ fn repair_string(token: &str, readable: &mut String) {
                 at += 6;
                 continue;
             }
-            // What follows a backslash begins no escape.
+            // The character behind a backslash does not begin an escape.
             ('\\', _) => 1 + token[at + 1..].chars().next().map_or(0, char::len_utf8),
             (first, _) if first < ' ' => {
                 readable.push_str(&format!("\\u{:04x}", u32::from(first)));
