@@ -111,9 +111,9 @@ impl Growing<'_, '_> {
         let (common, plan) = (self.common, self.plan);
         let visible = &*plan.visible;
         let length = self.bytes.len() + data.len();
-        let too_large = || Error::BodyTooLarge { limit: (self.limit)() };
+        let too_large = |limit| Error::BodyTooLarge { limit };
         if (visible.is_whole() && length > (self.limit)()) || !self.counted.add(data.len()) {
-            return Err(too_large());
+            return Err(too_large((self.limit)()));
         }
         while length > self.held.bytes() {
             let more = self.held.bytes().max(length - self.held.bytes()).min((self.limit)().max(length));
@@ -127,7 +127,7 @@ impl Growing<'_, '_> {
         // Boxed, because most bodies are read as a whole: the future of each request would be larger by a kilobyte.
         let suffices = Box::pin(visible.suffices(&self.bytes, &mut self.searched, &plan.reading.compared)).await?;
         if !suffices && length > (self.limit)() {
-            return Err(Error::BodyTooLarge { limit: (self.limit)() });
+            return Err(too_large((self.limit)()));
         }
         Ok(suffices)
     }

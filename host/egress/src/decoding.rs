@@ -104,7 +104,7 @@ impl Decoding {
         self.is_begun |= !part.is_empty();
         let plain = match self.compression {
             Compression::None => Cow::Borrowed(part),
-            _ => Cow::Owned(self.decompress(part).map_err(|error| broken(&error))?),
+            _ => Cow::Owned(self.decompress(part).map_err(|error| undecodable(&error))?),
         };
         Ok(self.text.convert(plain, false))
     }
@@ -119,7 +119,7 @@ impl Decoding {
             Compression::Zlib(decoder) => decoder.finish(),
             Compression::Raw(decoder) => decoder.finish(),
         };
-        let rest = rest.map_err(|error| broken(&error))?;
+        let rest = rest.map_err(|error| undecodable(&error))?;
         Ok(self.text.convert(rest.into(), true).into_owned())
     }
 
@@ -180,7 +180,7 @@ fn gzip() -> Compression {
     Compression::Gzip(Box::new(GzDecoder::new(Vec::new())))
 }
 
-fn broken(error: &io::Error) -> Error {
+fn undecodable(error: &io::Error) -> Error {
     Error::BrokenEncoding(match error.kind() {
         io::ErrorKind::UnexpectedEof => "it ends too early".to_owned(),
         _ => error.to_string(),

@@ -116,7 +116,7 @@ impl Origin {
     /// without `www.`, on the default ports, and not from https to http.
     pub(crate) fn has_in_site(&self, other: &Self) -> bool {
         let is_default = |origin: &Self| origin.port == if origin.https { 443 } else { 80 };
-        let bare = |origin: &'_ Self| origin.host.strip_prefix("www.").unwrap_or(&origin.host).to_owned();
+        let bare = |origin: &Self| origin.host.strip_prefix("www.").unwrap_or(&origin.host).to_owned();
         let is_same = self.host == other.host
             || self.address().is_none() && other.address().is_none() && bare(self) == bare(other);
         is_default(self) && is_default(other) && (other.https || !self.https) && is_same

@@ -60,7 +60,7 @@ pub(crate) fn end(bytes: &[u8], searched: &mut usize) -> Option<usize> {
     None
 }
 
-/// Returns the number of line breaks and other bytes of empty lines in front of a head.
+/// Returns the place of the first byte that is not of an empty line.
 fn begin(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len())
 }

@@ -23,7 +23,7 @@ use tokio_util::either::Either;
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
 /// Maximum number of bytes until the head of an answer is complete. This includes the head itself and any informational
 /// answers (1xx) before it, whose number is not limited by HTTP.
-pub(crate) const BEFORE_HEAD: usize = 1 << 20;
+const BEFORE_HEAD: usize = 1 << 20;
 
 /// Sends the requests of a connection.
 pub(crate) type Sender = http1::SendRequest<Full<Bytes>>;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 /// The longest text that ends the reading of a body, in bytes.
 const LONGEST_SOUGHT: usize = 256;
-
 /// Number of redirects that are followed if the operator does not say how many.
 const USUAL_REDIRECTS: u8 = 3;
 /// The length of a URL in a message, in characters.
