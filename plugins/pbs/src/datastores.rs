@@ -57,12 +57,14 @@ pub(crate) struct Store {
 pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
     let settings = &context.settings.datastores;
     let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
-    let named = |entry: Listed| {
-        let name = entry.store.get().or(entry.name.get())?.0.clone();
-        wanted(&name).then_some((name, entry))
-    };
+    let named = |entry: Listed| Some((entry.store.get().or(entry.name.get())?.0.clone(), entry));
     let all = list.len();
-    let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
+    let (stores, others): (Vec<(String, Listed)>, Vec<_>) =
+        list.into_iter().filter_map(named).partition(|(name, _)| wanted(name));
+    for (name, _) in others {
+        let of_store = ["datastore", "groups", "verification"].map(|family| format!("{family}/{name}"));
+        of_store.into_iter().chain([format!("group/{name}/")]).for_each(|part| context.report.remove(part));
+    }
     if stores.is_empty() && all > 0 && !settings.exclude.is_all() {
         context.warn_of_api("no datastore is checked: see datastores.include and datastores.exclude in the settings");
     }

@@ -134,11 +134,12 @@ fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, 
         names.push(if ns.is_empty() { format!("{store}/{own}") } else { format!("{store}/{ns}/{own}") });
         let names = || names.iter().map(String::as_str);
         let settings = &context.settings.groups;
+        let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
         if !settings.include.match_any(names()) || settings.exclude.match_any(names()) {
+            context.report.remove(name);
             continue;
         }
         seen.wanted += 1;
-        let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
         let limits = settings.age(names());
         let dependency = one(context, name, &group, limits).with_runs_on(format!("datastore/{store}"));
         context.add(match group.comment.get() {

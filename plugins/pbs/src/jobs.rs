@@ -114,7 +114,7 @@ fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
     };
     let name = format!("{sort}/{id}");
     if context.settings.jobs.exclude.match_any([name.as_str()]) {
-        return;
+        return context.report.remove(name);
     }
     let before = format!("{sort}/");
     if job.is_running() && context.reported_before(&before).contains(&name) {

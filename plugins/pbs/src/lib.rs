@@ -117,6 +117,8 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     if context.settings.subscription {
         let subscription = Fact::new("subscription", "/subscription", subscribed);
         hourly(context, &["localhost".to_owned()], false, &[subscription]);
+    } else {
+        context.report.remove("subscription");
     }
     if let Some(stores) = stores {
         verification::report(context, &stores);

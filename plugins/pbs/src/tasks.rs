@@ -32,7 +32,7 @@ struct Task {
 
 pub(crate) fn report(context: &mut PollContext) {
     if !context.settings.tasks.warn {
-        return;
+        return context.report.remove(PART.0);
     }
     if !context.is_due(PART.0) {
         return context.report.keep(PART.0);

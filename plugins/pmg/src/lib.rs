@@ -88,7 +88,13 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     statistics::report(context);
     let certificate = Fact::new("certificate", "/certificates/info", certificate);
     let subscription = Fact::new("subscription", "/subscription", subscribed);
-    let facts = if context.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
+    let facts = match context.settings.subscription {
+        true => vec![certificate, subscription],
+        false => {
+            context.report.remove("subscription/");
+            vec![certificate]
+        }
+    };
     hourly(context, &nodes.answering, true, &facts);
 }
 

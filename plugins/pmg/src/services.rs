@@ -104,7 +104,7 @@ fn sort(
         return context.diagnostics.add(|| format!("a service of {node} has no name: it is skipped"));
     };
     if context.settings.services.exclude.match_any([name.as_str()]) {
-        return;
+        return context.report.remove(format!("service/{name}"));
     }
     let everywhere = all.get_or_default(name.clone());
     everywhere.title = service.desc.get().map(|Text(desc)| desc.clone()).or(everywhere.title.take());

@@ -12,6 +12,8 @@ use std::time::Duration;
 const CHECK: &str = "backup";
 /// How often backups are checked. They run daily.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
+/// The families of the last runs.
+const RUNS: [&str; 2] = ["backup/node/", "backup/guest/"];
 /// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -23,6 +25,10 @@ pub(crate) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
     }
     if !context.is_due(CHECK) {
         return context.report.keep(shared::PART.1[0]);
+    }
+    let settings = &context.settings.backups;
+    for (is_checked, families) in [(settings.coverage, &[shared::PART.0][..]), (settings.runs, &RUNS)] {
+        families.iter().filter(|_| !is_checked).for_each(|family| context.report.remove(*family));
     }
     let (covered, jobs) =
         if context.settings.backups.coverage { coverage::report(context, guests, cluster) } else { (true, Vec::new()) };

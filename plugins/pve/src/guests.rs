@@ -53,6 +53,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         nameless |= guest.name.is_none();
         let settings = &context.settings.guests;
         if !wanted(|| names.iter(), &settings.include, &settings.exclude) {
+            context.report.remove(guest.dependency());
             continue;
         }
         checked += 1;

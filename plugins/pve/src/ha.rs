@@ -84,6 +84,7 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
             services.insert(id, Service { requested });
         }
         if context.settings.ha.exclude.match_any([sid.as_str()]) {
+            report.remove(format!("ha/service/{sid}"));
             continue;
         }
         let since = (entry.state() == Some("recovery")).then(|| before.get(&sid, now).copied().unwrap_or(time));

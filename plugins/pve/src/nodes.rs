@@ -116,6 +116,9 @@ pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_none_or(|node| node.wanted)
 }
 
+/// The families of the dependencies of a node: a name in each of them ends with that of the node.
+const OF_NODE: [&str; 8] = ["node", "ha/lrm", "certificate", "zfs", "disks", "updates", "subscription", "backup/node"];
+
 /// Reports the nodes. `hidden` are nodes whose status the token may not read, which is reported elsewhere.
 pub(crate) fn report(
     context: &mut PollContext,
@@ -126,7 +129,11 @@ pub(crate) fn report(
     if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !context.settings.nodes.exclude.is_all() {
         context.warn_of_api("no node is checked: see nodes.include and nodes.exclude in the settings");
     }
-    for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
+    for (name, node) in nodes {
+        if !node.wanted {
+            OF_NODE.into_iter().for_each(|family| context.report.remove(format!("{family}/{name}")));
+            continue;
+        }
         let own = format!("node/{name}");
         if unresponsive.contains(name) && !hidden.contains(name) {
             context.report.keep(own);

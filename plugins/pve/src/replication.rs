@@ -119,10 +119,11 @@ fn one(context: &mut PollContext, job: &Job, source: Option<String>, sources: &S
         context.diagnostics.add(|| "a replication job has no id: it is skipped".to_owned());
         return None;
     };
+    let name = format!("replication/{id}");
     if context.settings.replication.exclude.match_any([id]) || job.remove_job != Field::Absent {
+        context.report.remove(name);
         return None;
     }
-    let name = format!("replication/{id}");
     let title = job.target.get().map(|Text(target)| format!("{id} to {target}"));
     let off = context.diagnostics.flag(&job.disable, || format!("disable of replication job {id}")) == Some(true);
     let dependency = if off {

@@ -127,6 +127,14 @@ pub(crate) struct Storage {
     pub total: Option<f64>,
 }
 
+impl Storage {
+    /// The name of its dependency.
+    pub(crate) fn dependency(&self) -> String {
+        let Self { name, node, shared, .. } = self;
+        if *shared { format!("storage/{name}") } else { format!("storage/{name}@{node}") }
+    }
+}
+
 impl<'a> Extend<Resource<'a>> for Resources<'a> {
     fn extend<I: IntoIterator<Item = Resource<'a>>>(&mut self, entries: I) {
         entries.into_iter().for_each(|entry| self.add(entry));

@@ -45,7 +45,8 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
         of_node && wanted(|| names.iter().map(String::as_str), &settings.include, &settings.exclude)
     };
     let all = storages.len();
-    let storages: Vec<&Storage> = storages.iter().filter(named).collect();
+    let (storages, others): (Vec<&Storage>, Vec<&Storage>) = storages.iter().partition(named);
+    others.into_iter().for_each(|other| context.report.remove(other.dependency()));
     if storages.is_empty() && all > 0 && !settings.exclude.is_all() {
         context.warn_of_api("no storage is checked: see storages.include and storages.exclude in the settings");
     }
@@ -56,8 +57,7 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
         if storage.shared {
             shared.get_or_default(&storage.name).insert(storage.node.clone(), seen);
         } else {
-            let name = format!("storage/{}@{}", storage.name, storage.node);
-            let dependency = one(context, name, &seen, &storage.node);
+            let dependency = one(context, storage.dependency(), &seen, &storage.node);
             context.add(on_node(titled(dependency, storage), &storage.node));
         }
     }

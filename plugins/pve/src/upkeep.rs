@@ -50,6 +50,9 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
         (wanted.updates, Fact::new("updates", "/apt/update", updates)),
         (subscription || context.settings.samples, if subscription { status } else { status.samples_only() }),
     ];
+    let unwanted = [(wanted.zfs, "zfs/"), (wanted.disks, "disks/"), (wanted.updates, "updates/")];
+    let unwanted = unwanted.into_iter().chain([(subscription, "subscription/")]);
+    unwanted.filter(|(wanted, _)| !wanted).for_each(|(_, family)| context.report.remove(family));
     let facts: Vec<Fact<_, _>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
     let wanted = nodes.iter().filter(|(_, node)| node.wanted).map(|(name, _)| name);
     let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(context, nodes, name));

@@ -49,6 +49,45 @@ async fn fails(bench: &Bench, wish: &str, category: FailureCategory, code: &str,
     }
 }
 
+/// Dependencies that the settings exclude do not alert as missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_settings_exclude_is_gone() {
+    for (product, settings, excluded) in [
+        ("pve", r#"{"guests": {"exclude": ["100", "tag:prod"]}}"#, "guest/100"),
+        ("pve", r#"{"guests": {"include": ["102"]}}"#, "guest/101"),
+        ("pve", r#"{"nodes": {"exclude": ["pve2"]}}"#, "node/pve2"),
+        ("pve", r#"{"storages": {"include": ["local*"]}}"#, "storage/nfs-backup"),
+        ("pve", r#"{"storages": {"exclude": ["local@pve1"]}}"#, "storage/local@pve1"),
+        ("pve", r#"{"ha": {"exclude": ["vm:100"]}}"#, "ha/service/vm:100"),
+        ("pve", r#"{"replication": {"exclude": ["*"]}}"#, "replication/100-0"),
+        ("pve", r#"{"upkeep": {"zfs": false}}"#, "zfs/pve1"),
+        ("pve", r#"{"backups": {"exclude": ["100"]}}"#, "backup/guest/100"),
+        ("pve", r#"{"backups": {"coverage": false, "runs": false}}"#, "backup/coverage"),
+        ("pbs", r#"{"datastores": {"exclude": ["archive"]}}"#, "datastore/archive"),
+        ("pbs", r#"{"jobs": {"exclude": ["verify/*"]}}"#, "verify/"),
+        ("pbs", r#"{"groups": {"include": ["vm/*"], "exclude": ["vm/100"]}}"#, "group/archive/vm/100"),
+        ("pbs", r#"{"verification": false, "tasks": {"warn": false}}"#, "verification/archive"),
+        ("pmg", r#"{"username": "monitor@pmg", "services": {"exclude": ["*"]}}"#, "service/"),
+    ] {
+        let bench = Bench::new(product).await;
+        let before = bench.report("healthy").await;
+        let after = bench.with_settings(settings).report("healthy").await;
+        let has = |names: &[String], name: &str| {
+            names.iter().any(|one| name == one || one.ends_with('/') && name.starts_with(one.as_str()))
+        };
+        let is_reported = |name: &str| after.dependencies.iter().any(|found| found.name == name);
+        let vanished: Vec<&String> =
+            before.dependencies.iter().map(|found| &found.name).filter(|name| !is_reported(name)).collect();
+        assert!(vanished.iter().any(|name| name.starts_with(excluded)), "{settings}: {vanished:?}");
+        for name in vanished {
+            assert!(has(&after.gone, name), "{settings}: {name} is missing; gone: {:?}", after.gone);
+        }
+        assert!(
+            before.gone.iter().all(|gone| !before.dependencies.iter().any(|found| has(&[gone.clone()], &found.name)))
+        );
+    }
+}
+
 /// Bodies with other values than numbers, states or types: they are not a fault. Nothing is critical because of them,
 /// and a warning names the field that could not be read. `full` are dependencies that have no usage without numbers,
 /// and must not be ok.

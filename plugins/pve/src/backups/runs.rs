@@ -66,7 +66,11 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
         context.report.keep(format!("backup/node/{name}"));
     }
     for guest in guests {
-        let Some(task) = newest.get(&guest.id).filter(|_| is_checked(context, guest)) else {
+        if !is_checked(context, guest) {
+            context.report.remove(format!("backup/guest/{}", guest.id));
+            continue;
+        }
+        let Some(task) = newest.get(&guest.id) else {
             if nodes.get(&*guest.node).is_some_and(Node::is_offline) {
                 // The backup gets older, and its last run may be among the tasks of that node.
                 let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
