@@ -147,7 +147,11 @@ impl Reading {
             self.warnings.insert(format!("{place} has no name: \"name\" is missing, empty, a list or an object"));
             place.name()
         });
-        let skipped = fields.skipped.as_ref().is_some_and(|field| worst(field, value) == Some(Some(Status::Ok)));
+        let skipped = fields
+            .skipped
+            .as_ref()
+            .and_then(|field| judged(field, value))
+            .is_some_and(|found| found.status == Some(Status::Ok));
         let (status, why) = if skipped { (Status::Ok, None) } else { self.status(fields, &name, value) };
         let path = |path: &Option<Path>| path.as_ref().and_then(|path| path.last(value));
         let object =
@@ -166,62 +170,69 @@ impl Reading {
         }
     }
 
-    /// Returns the worse of `healthy` and `severity` if both are mapped, and unknown with the reason if neither can be
-    /// read.
+    /// Returns the worse of `healthy` and `severity` if both are mapped, unknown if neither can be read, and the reason
+    /// for a status other than ok.
     fn status(&mut self, fields: &Fields, name: &str, item: &Node<'_>) -> (Status, Option<String>) {
-        let mut why = None;
-        let mut unknown = |field: &str, path: &Path| {
-            let found = path.last(item).map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
-            let hint = path.as_one_key(item).map_or_else(String::new, |hint| format!(": {hint}"));
-            let reason = format!("is {found}, which is not a known word or number{hint}");
-            self.warnings.insert(format!("the {field:?} of {name:?} {reason}"));
-            why.get_or_insert(format!("{field:?} {reason}"));
-            Status::Unknown
-        };
-        let plain = fields
-            .healthy
-            .as_ref()
-            .map(|field| worst(field, item).flatten().unwrap_or_else(|| unknown("healthy", field.path())));
-        let graded = fields.severity.as_ref().and_then(|severity| match severity {
-            Severity::Path(path) => {
+        let mut all = Vec::new();
+        if let Some(field) = &fields.healthy {
+            all.push(("healthy", field.path(), judged(field, item)));
+        }
+        match &fields.severity {
+            Some(Severity::Path(path)) => {
                 let is_there = path.last(item).is_some_and(|value| !value.is_null());
                 // One of the two fields is sufficient.
-                if !is_there && plain.is_some() {
-                    return None;
+                if is_there || all.is_empty() {
+                    all.push(("severity", path, worst_of(path, item, &|found| severity(&found.to_js()?))));
                 }
-                let graded = worst_of(path, item, &|found| self::severity(&found.to_js()?)).flatten();
-                Some(graded.unwrap_or_else(|| unknown("severity", path)))
             }
-            Severity::Bounds(bounds) => {
+            Some(Severity::Bounds(bounds)) => {
                 let bounds = [(&bounds.critical, Status::Critical), (&bounds.warning, Status::Warning)];
-                let bounds = bounds.into_iter().filter_map(|(bound, status)| Some((bound.as_ref()?, status)));
-                let graded = bounds.map(|(bound, status)| {
+                for (bound, status) in bounds.into_iter().filter_map(|(bound, status)| Some((bound.as_ref()?, status)))
+                {
                     let read =
                         |found: Found<'_, '_>| bound.holds(found).map(|holds| if holds { status } else { Status::Ok });
-                    worst_of(&bound.field, item, &read).flatten().unwrap_or_else(|| unknown("severity", &bound.field))
-                });
-                graded.reduce(Status::worse)
+                    all.push(("severity", &bound.field, worst_of(&bound.field, item, &read)));
+                }
             }
-        });
-        let status = plain.into_iter().chain(graded).reduce(Status::worse).unwrap_or(Status::Unknown);
-        (status, why.filter(|_| status == Status::Unknown))
+            None => {}
+        }
+        let mut worst = if all.is_empty() { Status::Unknown } else { Status::Ok };
+        let mut why = None;
+        for (field, path, judged) in all {
+            let status = match judged {
+                Some(Judged { status: Some(status), value }) => {
+                    let is_worse = worst.worse(status) != worst;
+                    why = if is_worse { Some(stated(path, value)) } else { why };
+                    status
+                }
+                _ => {
+                    let found = path.last(item);
+                    let found = found.map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
+                    let hint = path.as_one_key(item).map_or_else(String::new, |hint| format!(": {hint}"));
+                    let reason = format!("is {found}, which is not a known word or number{hint}");
+                    self.warnings.insert(format!("the {field:?} of {name:?} {reason}"));
+                    let is_worse = worst.worse(Status::Unknown) != worst;
+                    why = if is_worse { Some(format!("{field:?} {reason}")) } else { why };
+                    Status::Unknown
+                }
+            };
+            worst = worst.worse(status);
+        }
+        (worst, why)
     }
 
     /// Reads the status of the whole. While a part is critical, it runs on that: both say the same.
     fn overall(&mut self, path: &Path, body: &Node<'_>) -> Dependency {
         let last = path.steps.last().map(|step| step.trim()).filter(|step| !step.is_empty());
         let name = last.unwrap_or("status");
-        let found = worst_of(path, body, &|found| severity(&found.to_js()?)).flatten();
-        let dependency = match found {
+        let found = worst_of(path, body, &|found| severity(&found.to_js()?));
+        let shown = found.as_ref().map_or_else(|| "missing".to_owned(), |found| shortened(&found.value.to_json()));
+        let dependency = match found.and_then(|found| found.status) {
             Some(Status::Ok) => Dependency::ok(name),
             Some(status) => {
-                let found = path.last(body).map_or_else(String::new, |value| shortened(&value.to_json()));
-                Dependency { error_message: Some(format!("the service says {found}")), ..Dependency::new(name, status) }
+                Dependency { error_message: Some(format!("the service says {shown}")), ..Dependency::new(name, status) }
             }
-            None => {
-                let found = path.last(body).map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
-                Dependency::unknown(name, format!("it is {found}, which is not a known word"))
-            }
+            None => Dependency::unknown(name, format!("it is {shown}, which is not a known word")),
         };
         let critical = self.dependencies.iter().filter(|found| found.status == Status::Critical && found.name != name);
         Dependency { runs_on: critical.map(|found| found.name.clone()).take(MOST).collect(), ..dependency }
@@ -261,28 +272,33 @@ fn word(text: &str) -> Option<Status> {
     }
 }
 
-/// Returns the worst status of the values at a path: several, if a key is repeated. `None` if there is no value,
-/// `Some(None)` if one cannot be read and none is critical.
+/// The worst of the values at a path: several, if a key is repeated.
+struct Judged<'n, 'a> {
+    /// `None` if the value cannot be read.
+    status: Option<Status>,
+    value: Found<'n, 'a>,
+}
+
+/// Returns the worst of the values at a path: a critical one, one that cannot be read, or another one. `None` if there
+/// is no value.
 fn worst_of<'n, 'a>(
     path: &Path,
     item: &'n Node<'a>,
     read: &dyn Fn(Found<'n, 'a>) -> Option<Status>,
-) -> Option<Option<Status>> {
-    let mut worst: Option<Option<Status>> = None;
-    path.each(item, &mut |found| {
-        let status = read(found);
-        worst = Some(match worst {
-            None => status,
-            Some(Some(Status::Critical)) => Some(Status::Critical),
-            _ if status == Some(Status::Critical) => status,
-            Some(known) => known.zip(status).map(|(known, status)| known.worse(status)),
-        });
+) -> Option<Judged<'n, 'a>> {
+    let rank = |judged: &Judged<'_, '_>| judged.status.unwrap_or(Status::Unknown);
+    let mut worst: Option<Judged<'n, 'a>> = None;
+    path.each(item, &mut |value| {
+        let found = Judged { status: read(value), value };
+        if worst.as_ref().is_none_or(|worst| rank(worst).worse(rank(&found)) != rank(worst)) {
+            worst = Some(found);
+        }
     });
     worst
 }
 
-/// Evaluates the field `healthy` or `skipped`, as [`worst_of`].
-fn worst(field: &Field, item: &Node<'_>) -> Option<Option<Status>> {
+/// Evaluates the field `healthy` or `skipped`.
+fn judged<'n, 'a>(field: &Field, item: &'n Node<'a>) -> Option<Judged<'n, 'a>> {
     let plain = |healthy: bool| if healthy { Status::Ok } else { Status::Critical };
     match field {
         Field::Path(path) => worst_of(path, item, &|found| match found.node()? {
@@ -292,6 +308,12 @@ fn worst(field: &Field, item: &Node<'_>) -> Option<Option<Status>> {
         }),
         Field::Comparison(comparison) => worst_of(&comparison.field, item, &|found| comparison.holds(found).map(plain)),
     }
+}
+
+/// Says which value a path has.
+fn stated(path: &Path, value: Found<'_, '_>) -> String {
+    let value = shortened(&value.to_json());
+    if path.is_step("$value") { format!("it is {value}") } else { format!("{:?} is {value}", path.written) }
 }
 
 /// Returns the value of a field. A comparison yields a boolean, which is neither text nor number. Like upstream, it is

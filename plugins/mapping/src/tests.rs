@@ -373,6 +373,29 @@ fn every_field_is_read() {
 }
 
 #[test]
+fn a_status_that_is_not_ok_has_a_reason() {
+    let by_status = r#"{"fields":{"name":"n","healthy":"state.word","errorMessage":"m"}}"#;
+    let by_values = r#"{"fields":{"name":"$key","severity":"$value"}}"#;
+    let by_bounds = r#"{"fields":{"name":"n","healthy":"up",
+        "severity":{"warning":{"field":"q","moreThan":5},"critical":{"field":"q","moreThan":9}}}}"#;
+    for (mapping, body, expected) in [
+        (by_status, r#"[{"n":"a","state":{"word":"DOWN"}}]"#, Some(r#""state.word" is "DOWN""#)),
+        (by_status, r#"[{"n":"a","state":{"word":"DOWN"},"m":"disk full"}]"#, Some("disk full")),
+        (by_status, r#"[{"n":"a","state":{"word":"warn","word":"up"}}]"#, Some(r#""state.word" is "warn""#)),
+        (by_status, r#"[{"n":"a","state":{"word":false}}]"#, Some(r#""state.word" is false"#)),
+        (by_status, r#"[{"n":"a","state":{"word":"UP"}}]"#, None),
+        (by_values, r#"{"a":"down"}"#, Some(r#"it is "down""#)),
+        (by_values, r#"{"a":1}"#, Some("it is 1")),
+        (by_bounds, r#"[{"n":"a","up":true,"q":7}]"#, Some(r#""q" is 7"#)),
+        (by_bounds, r#"[{"n":"a","up":false,"q":7}]"#, Some(r#""up" is false"#)),
+        (by_bounds, r#"[{"n":"a","up":true,"q":1}]"#, None),
+    ] {
+        let report = report(mapping, body).expect("a report");
+        assert_eq!(report.dependencies[0].error_message.as_deref(), expected, "{mapping} {body}");
+    }
+}
+
+#[test]
 fn a_missing_root_or_an_invalid_body_fails_the_poll() {
     for body in ["{}", r#"{"components":3}"#, r#"{"components":null}"#, "7", "<html>"] {
         let error = report(BY_KEY, body).expect_err(body);
