@@ -377,8 +377,9 @@ impl Session {
         let Lane { egress, handle, pool } = &self.lane;
         let (common, pool) = (egress.common.clone(), pool.clone());
         let caller = coalesce::Caller { cap, lane: handle, gauges: &egress.common.gauges };
-        let in_flight = egress.coalescer.join(plan, caller, |plan, progress| async move {
-            exchange::exchange(&common, &pool, &plan, &progress).await
+        // Boxed, because a runtime moves the future of a task and its result several times.
+        let in_flight = egress.coalescer.join(plan, caller, |plan, progress| {
+            Box::pin(async move { exchange::exchange(&common, &pool, &plan, &progress).await })
         });
         let ended = timeout_at(deadline, in_flight.answer.clone()).await;
         self.tls.keep(exchange, in_flight.progress.peer().map(Shown::Live));
