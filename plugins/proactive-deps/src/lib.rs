@@ -36,7 +36,7 @@ impl Poller for ProactiveDeps {
     }
 
     fn poll(_: &Endpoint, settings: Settings) -> Result<Report, CallError> {
-        let response = http::Request::get_json("", &settings.headers).send()?;
+        let response = http::Request::get_json("", &settings.headers).send_configured()?;
         response.report_expecting(&settings.expected_status, |response| Ok(read(response.json()?)))
     }
 }
@@ -102,11 +102,10 @@ impl<'a> Item<'a> {
         self.last[field as usize].filter(|raw| raw.get() != "null")
     }
 
-    /// Returns the values of a field of the status, the last one first.
-    fn each(&self, field: Field) -> impl Iterator<Item = &'a RawValue> {
+    /// Returns the values of a field of the status that a later one replaced.
+    fn earlier(&self, field: Field) -> impl Iterator<Item = &'a RawValue> {
         let is_field = move |(of, _): &&(Field, &'a RawValue)| *of as usize == field as usize;
-        let earlier = self.earlier.iter().filter(is_field).map(|(_, raw)| *raw);
-        self.get(field).into_iter().chain(earlier.filter(|raw| raw.get() != "null"))
+        self.earlier.iter().filter(is_field).map(|(_, raw)| *raw).filter(|raw| raw.get() != "null")
     }
 }
 
@@ -172,7 +171,7 @@ impl<'de> Visitor<'de> for AnyElement {
     }
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 struct Health<'a> {
     #[serde(borrow)]
     state: Option<&'a RawValue>,
@@ -210,27 +209,24 @@ fn dependency(index: usize, item: &Item<'_>, warnings: &mut Vec<String>) -> Depe
         warnings.push(format!("{place} has no name: its \"name\" is missing, empty, a list or an object"));
         place
     });
-    let objects = item.each(Field::Health).filter_map(|raw| object(Some(raw)));
-    let all: Vec<Option<Health<'_>>> = objects.map(parse).collect();
-    let is_unreadable = all.iter().any(Option::is_none);
-    if is_unreadable {
-        warnings.push(format!("\"health\" of {name:?} cannot be read"));
-    }
-    let states: Vec<&RawValue> = all.iter().flatten().filter_map(|health| health.state).collect();
-    let nested = object(item.get(Field::Health)).is_some();
-    let health = all.into_iter().next().flatten().filter(|_| nested).unwrap_or_default();
+    let last = object(item.get(Field::Health)).map(parse::<Health<'_>>);
+    let is_nested = last.is_some();
+    let health = last.flatten().unwrap_or_default();
     let skipped = health.skipped.and_then(parse).unwrap_or(false);
-    let status = match skipped {
-        true => Status::Ok,
-        false => {
-            let stated = states.into_iter().map(|state| status(&name, state, warnings));
-            let stated = stated.reduce(Status::worse).unwrap_or(Status::Ok);
-            let unreadable = if is_unreadable { Status::Unknown } else { Status::Ok };
-            stated.worse(unreadable).worse(healthy(&name, item, warnings))
-        }
-    };
+    let mut stated = Status::Ok;
+    let earlier = item.earlier(Field::Health).filter_map(|raw| object(Some(raw))).map(parse);
+    for health in last.into_iter().chain(earlier) {
+        let Some(Health { state, .. }) = health else {
+            warnings.push(format!("\"health\" of {name:?} cannot be read"));
+            stated = stated.worse(Status::Unknown);
+            continue;
+        };
+        let state = state.filter(|_| !skipped).map(|state| status(&name, state, warnings));
+        stated = stated.worse(state.unwrap_or(Status::Ok));
+    }
+    let status = if skipped { Status::Ok } else { stated.worse(healthy(&name, item, warnings)) };
     let flat = || (item.get(Field::HealthCode), item.get(Field::LatencyMs));
-    let (code, latency) = if nested { (health.code, health.latency) } else { flat() };
+    let (code, latency) = if is_nested { (health.code, health.latency) } else { flat() };
     let checked_at = item.get(Field::LastChecked).and_then(|raw| checked_at(&name, raw, warnings));
     Dependency {
         kind: text(Field::Type).filter(|kind| !kind.trim().is_empty()),
@@ -254,7 +250,13 @@ fn healthy(name: &str, item: &Item<'_>, warnings: &mut Vec<String>) -> Status {
         Some(false) => Status::Critical,
         None => Status::Unknown,
     };
-    let status = item.each(Field::Healthy).map(read).reduce(Status::worse).unwrap_or(Status::Unknown);
+    let status = item
+        .get(Field::Healthy)
+        .into_iter()
+        .chain(item.earlier(Field::Healthy))
+        .map(read)
+        .reduce(Status::worse)
+        .unwrap_or(Status::Unknown);
     if status == Status::Unknown {
         warnings.push(format!("\"healthy\" of {name:?} is missing or neither true nor false"));
     }

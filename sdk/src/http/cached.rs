@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The status of an answer that did not change.
-const NOT_MODIFIED: u16 = 304;
+pub(super) const NOT_MODIFIED: u16 = 304;
+/// The headers that ask whether an answer changed.
+const CONDITIONS: [&str; 2] = ["if-none-match", "if-modified-since"];
+/// How long an answer is kept for a request with the operator's own condition: the longest time that the cache allows.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The head of an answer in the cache. A line break and the body follow.
 #[derive(Serialize, Deserialize)]
@@ -34,7 +38,10 @@ impl Request {
         let key = self.key();
         let kept = cache::get(&key).and_then(|kept| parse(&kept));
         let validators = kept.iter().flat_map(|(head, _)| validators(head));
-        let conditional = validators.fold(self, |request, (name, value)| request.header(name, value));
+        // The operator's own condition is the one to send.
+        let validators = validators.filter(|_| !self.is_conditional());
+        let conditional = validators.collect::<Vec<_>>().into_iter();
+        let conditional = conditional.fold(self, |request, (name, value)| request.header(name, value));
         let mut response = conditional.send()?;
         match kept {
             Some((Head { status, reason, headers }, body)) if response.status() == NOT_MODIFIED => {
@@ -45,6 +52,20 @@ impl Request {
             _ => keep(&key, &response, ttl),
         }
         Ok(response)
+    }
+
+    /// Sends the request as [`Self::send`]. If the operator configured a header that asks whether the answer changed
+    /// (`If-None-Match` or `If-Modified-Since`), 304 is answered with the earlier answer, as by [`Self::send_cached`].
+    ///
+    /// # Errors
+    /// If there is no response.
+    pub fn send_configured(self) -> Result<Response, HttpError> {
+        if self.is_conditional() { self.send_cached(LONGEST) } else { self.send() }
+    }
+
+    /// Whether its headers ask whether the answer changed.
+    fn is_conditional(&self) -> bool {
+        self.0.headers.iter().any(|header| CONDITIONS.iter().any(|name| header.name.eq_ignore_ascii_case(name)))
     }
 
     /// Returns the key of its answer: a hash of what the answer depends on (FNV-1a, 64 bits).
@@ -65,7 +86,7 @@ impl Request {
 fn validators(head: &Head) -> Vec<(&'static str, String)> {
     let value = |name: &str| head.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name));
     let of = |name, from| value(from).map(|(_, value)| (name, value.clone()));
-    [of("if-none-match", "etag"), of("if-modified-since", "last-modified")].into_iter().flatten().collect()
+    [of(CONDITIONS[0], "etag"), of(CONDITIONS[1], "last-modified")].into_iter().flatten().collect()
 }
 
 /// Keeps a whole 2xx answer that the server can compare. Another answer replaces nothing.
@@ -110,6 +131,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_operators_condition_is_sent_as_it_is() {
+        let asked = |name: &str| Request::get("/items").header(name, "\"a\"");
+        assert!(asked("If-None-Match").is_conditional() && asked("if-modified-since").is_conditional());
+        assert!(!asked("if-match").is_conditional());
+        let kept = r#"{"status": 200, "headers": [["ETag", "\"b\""]], "body": "one"}"#;
+        let exchange = |response: &str| {
+            format!(
+                r#"{{"request": {{"method": "GET", "url": "/items", "headers": [["If-None-Match", "\"a\""]]}},
+                     "response": {response}}}"#
+            )
+        };
+        let recording = format!("[{}, {}]", exchange(kept), exchange(r#"{"status": 304}"#));
+        let report = testing::poll::<Conditional>(Recording::parse(&recording), testing::target("{}")).unwrap();
+        let names: Vec<&str> = report.dependencies.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["200 one", "200 one"]);
+    }
+
+    struct Conditional;
+
+    impl Poller for Conditional {
+        type Settings = NoSettings;
+        const INFO: Info = Info { kind: "conditional", ..Twice::INFO };
+
+        fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
+            let get = || Request::get("/items").header("If-None-Match", "\"a\"").send_configured();
+            let texts = [get()?, get()?].map(|response| format!("{} {}", response.status(), response.text()));
+            Ok(texts.map(Dependency::ok).into_iter().collect())
+        }
+    }
+
     /// Polls with two answers. Returns the status and the text of each, as the plugin sees them.
     fn polled(first: &str, second: &str) -> Vec<String> {
         let exchange =
@@ -134,8 +186,8 @@ mod tests {
         assert_eq!(polled(dated, unchanged), ["200 x", "200 x"]);
         assert_eq!(polled(tagged, changed), ["200 one\ntwo", "200 three"]);
         // Without a kept answer, 304 is not an answer to this request.
-        assert_eq!(polled(unchanged, changed), ["redirect"]);
-        assert_eq!(polled(r#"{"status": 200, "body": "x"}"#, unchanged), ["redirect"]);
+        assert_eq!(polled(unchanged, changed), ["not_modified"]);
+        assert_eq!(polled(r#"{"status": 200, "body": "x"}"#, unchanged), ["not_modified"]);
         assert_eq!(polled(tagged, r#"{"status": 500}"#), ["server_error"]);
     }
 }

@@ -1,10 +1,12 @@
 //! Expected statuses, and the failure for another one.
 
 use super::Response;
+use super::cached::NOT_MODIFIED;
 use crate::report::millis;
 use crate::{CallError, Failure, SettingsProblem};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use std::fmt;
 
 /// The bytes of a body that are searched for its first words.
 const FIRST: usize = 4096;
@@ -19,13 +21,40 @@ const WORDS: usize = 200;
 /// assert!(expected.iter().any(|expected| expected.matches(308)));
 /// assert_eq!(ExpectedStatus::sentence(&expected), "401 or 3xx");
 /// ```
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
-#[serde(untagged, expecting = "a status, or a class such as \"2xx\"")]
+#[derive(Clone, Debug, JsonSchema, PartialEq)]
+#[schemars(untagged)]
 pub enum ExpectedStatus {
     /// One status.
     Status(u16),
     /// A class: "1xx" to "5xx".
     Class(String),
+}
+
+// Not derived: derived code tries each variant, and composes an error message for the first one that does not fit, in
+// each poll.
+impl<'de> Deserialize<'de> for ExpectedStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StatusOrClass)
+    }
+}
+
+struct StatusOrClass;
+
+impl Visitor<'_> for StatusOrClass {
+    type Value = ExpectedStatus;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a status, or a class such as \"2xx\"")
+    }
+
+    fn visit_u64<E: Error>(self, status: u64) -> Result<ExpectedStatus, E> {
+        let too_large = |_| E::invalid_value(Unexpected::Unsigned(status), &self);
+        u16::try_from(status).map(ExpectedStatus::Status).map_err(too_large)
+    }
+
+    fn visit_str<E>(self, class: &str) -> Result<ExpectedStatus, E> {
+        Ok(ExpectedStatus::Class(class.to_owned()))
+    }
 }
 
 impl ExpectedStatus {
@@ -83,6 +112,11 @@ pub(super) fn error(response: &Response) -> CallError {
         401 => ("unauthorized", "check the target's secret"),
         403 => ("forbidden", "the target's secret lacks the required rights, is wrong or is missing"),
         404 | 410 => ("not_found", "check the path in the target's URL"),
+        NOT_MODIFIED => {
+            let advice = "an earlier answer is not known: remove the headers if-none-match and if-modified-since, which \
+                          ask only whether it changed";
+            ("not_modified", advice)
+        }
         300..=399 => ("redirect", "set the redirect's destination as the target's URL"),
         408 => ("request_timeout", "the server took too long to read the request"),
         429 => ("too_many_requests", "the server requires fewer requests"),
