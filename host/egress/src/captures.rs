@@ -182,10 +182,12 @@ impl Captured {
     /// Returns the values that have not expired.
     pub(crate) fn valid(&self) -> Arc<Values> {
         let mut state = self.state();
-        let now = Instant::now();
-        if state.values.values().any(|value| value.expires <= now) {
-            state.values.retain(|_, value| value.expires > now);
-            state.update_valid();
+        if !state.values.is_empty() {
+            let now = Instant::now();
+            if state.values.values().any(|value| value.expires <= now) {
+                state.values.retain(|_, value| value.expires > now);
+                state.update_valid();
+            }
         }
         state.valid.clone()
     }

@@ -145,9 +145,11 @@ impl Caller {
         let Call { limits, log, limiter, session, clock, progress, stored, wall, slot } = call;
         let writer = tracing::enabled!(tracing::Level::DEBUG).then(|| log.clone());
         let requests = session.as_ref().map(|(session, _)| session.clone());
-        let mut state = State::new(limiter, meter.clone(), log).with_clock(clock, progress).with_stored(stored);
+        let mut state = State::new(limiter, meter.clone(), log);
+        state.set_clock(clock, progress);
+        state.set_stored(stored);
         if let Some((session, owner)) = session {
-            state = state.with_session(session, self.cache.clone(), owner);
+            state.set_session(session, self.cache.clone(), owner);
         }
         let (waiting, output) = (state.waiting.clone(), state.output.clone());
         let entered = enter(self.store(state, &limits));

@@ -143,14 +143,14 @@ impl State {
         }
     }
 
-    pub(crate) fn with_session(mut self, session: Arc<Session>, cache: Arc<Cache>, owner: Owner) -> Self {
+    // These change the state in place, because it has half a kilobyte.
+    pub(crate) fn set_session(&mut self, session: Arc<Session>, cache: Arc<Cache>, owner: Owner) {
         self.session = Some(session);
         self.cache = Some((cache, owner));
-        self
     }
 
-    pub(crate) fn with_stored(self, stored: Option<Stored>) -> Self {
-        Self { stored, ..self }
+    pub(crate) fn set_stored(&mut self, stored: Option<Stored>) {
+        self.stored = stored;
     }
 
     /// Takes the stored values if the guest changed them.
@@ -158,8 +158,8 @@ impl State {
         self.stored.take().and_then(Stored::into_changed)
     }
 
-    pub(crate) fn with_clock(self, clock: CallClock, progress: Option<Open>) -> Self {
-        Self { clock, progress, ..self }
+    pub(crate) fn set_clock(&mut self, clock: CallClock, progress: Option<Open>) {
+        (self.clock, self.progress) = (clock, progress);
     }
 
     /// Records the outcome of an alert of the notification that is sent.

@@ -6,70 +6,46 @@
 
 use crate::cache::Owner;
 use egress::{Captured, DurableStore, DurableValue, Grant, Origin, OriginGrant};
-use lru::LruCache;
+use foldhash::fast::RandomState;
 use model::{Kind, TargetId, Timestamp, hex};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::hmac;
-use ring::rand::{SecureRandom, SystemRandom};
 use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tempfile::NamedTempFile;
 use tokio::time::Instant;
 
-/// Maximum number of owners with captured secrets. The least recently polled one is removed first and has to log in
-/// again.
+mod folder;
+
+pub use folder::DurableFolder;
+use folder::{Content, Folder, Stored};
+
+/// Maximum number of owners with captured secrets. Beyond it, the least recently polled sixteenth is removed and has to
+/// log in again.
 const VAULTS: usize = 1 << 16;
-/// The first bytes of a file.
-const MAGIC: &[u8] = b"polliwog captured secrets 1\n";
-/// The age after which a file has only values that have expired. A value is kept for a week at most.
-const OLD: Duration = Duration::from_secs(8 * 24 * 60 * 60);
-/// Maximum length of a file in bytes: 16 values of 4 KiB, and what JSON adds.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The captured secrets of each target, for each version of its plugin.
 pub(crate) struct Vaults {
-    held: Mutex<LruCache<Owner, Held>>,
+    held: Mutex<AllHeld>,
     folder: Option<Arc<Folder>>,
 }
 
+#[derive(Default)]
+struct AllHeld {
+    by_owner: HashMap<Owner, Held, RandomState>,
+    /// The number of uses so far.
+    uses: u64,
+}
+
 struct Held {
+    /// The number of its latest use. A list in the order of use would cost each poll several cache misses.
+    used: u64,
+    /// The grant of its latest use: one that is the same has the same origins.
+    grant: Weak<Grant>,
     kind: Kind,
     origins: Vec<Origin>,
     captured: Arc<Captured>,
-}
-
-/// Where durable values are stored.
-#[derive(Clone)]
-pub struct DurableFolder {
-    /// The folder. It is created.
-    pub path: PathBuf,
-    /// A secret of this installation.
-    pub key: [u8; 32],
-}
-
-impl fmt::Debug for DurableFolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.fmt(f)
-    }
-}
-
-/// The folder with the files of all targets.
-struct Folder {
-    path: PathBuf,
-    key: LessSafeKey,
-    /// The key of the digests of what files are bound to.
-    binding: [u8; 32],
-    /// The names of the files.
-    files: Mutex<BTreeSet<String>>,
 }
 
 /// The file of a target, and what its values are bound to.
@@ -84,19 +60,6 @@ struct Vault {
     restored: (Timestamp, Instant),
 }
 
-#[derive(Serialize, Deserialize)]
-struct Content {
-    bound: String,
-    values: Vec<Stored>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    name: String,
-    value: String,
-    expires: i64,
-}
-
 impl Vaults {
     /// Creates the vaults. `durable` is `None` if all values are kept in memory only, as they are if the folder cannot
     /// be used.
@@ -109,33 +72,31 @@ impl Vaults {
                 None
             }
         };
-        // `LruCache::new` reserves memory for its capacity. `of` enforces the limit.
-        Self { held: Mutex::new(LruCache::unbounded()), folder: durable.and_then(opened) }
+        Self { held: Mutex::default(), folder: durable.and_then(opened) }
     }
 
     /// Returns the captured secrets of an owner. A poll that holds them keeps them, even if the target changes. Secrets
     /// of other origins are never returned: then the poll has none, and keeps none.
-    pub(crate) fn of(&self, owner: &Owner, (kind, grant): (&Kind, &Grant), now: Timestamp) -> Arc<Captured> {
-        let origins = || grant.origins.iter().map(|granted| &granted.origin);
-        let matching = |held: &Held| match held.origins.iter().eq(origins()) {
-            true => held.captured.clone(),
-            false => Arc::default(),
-        };
-        if let Some(found) = self.held().get(owner) {
-            return matching(found);
+    pub(crate) fn of(&self, owner: &Owner, (kind, grant): (&Kind, &Arc<Grant>), now: Timestamp) -> Arc<Captured> {
+        if let Some(found) = self.held().used(owner, grant) {
+            return found;
         }
         // Without the lock, because it may read a file.
         let captured = Arc::new(self.restored(&owner.target, (kind, grant), now));
         let mut held = self.held();
-        let new = || Held { kind: kind.clone(), origins: origins().cloned().collect(), captured };
-        let found = matching(held.get_or_insert(owner.clone(), new));
-        if held.len() > VAULTS {
-            held.pop_lru();
+        if let Some(found) = held.used(owner, grant) {
+            return found;
         }
-        found
+        held.uses += 1;
+        let origins = grant.origins.iter().map(|granted| granted.origin.clone()).collect();
+        let (used, grant) = (held.uses, Arc::downgrade(grant));
+        let new = Held { used, grant, kind: kind.clone(), origins, captured: captured.clone() };
+        held.by_owner.insert(owner.clone(), new);
+        held.remove_surplus();
+        captured
     }
 
-    fn held(&self) -> MutexGuard<'_, LruCache<Owner, Held>> {
+    fn held(&self) -> MutexGuard<'_, AllHeld> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,102 +129,48 @@ impl Vaults {
 
     fn forget_if(&self, target: &TargetId, kind: &Kind, is_gone: impl Fn(&Held) -> bool) {
         let mut held = self.held();
-        let is_of = |(owner, held): &(&Owner, &Held)| owner.target == *target && held.kind == *kind && is_gone(held);
-        let owners: Vec<Owner> = held.iter().filter(is_of).map(|(owner, _)| owner.clone()).collect();
-        let gone: Vec<Held> = owners.iter().filter_map(|owner| held.pop(owner)).collect();
+        let is_of = |owner: &Owner, held: &mut Held| owner.target == *target && held.kind == *kind && is_gone(held);
+        let gone: Vec<Held> = held.by_owner.extract_if(is_of).map(|(_, held)| held).collect();
         drop(held);
         gone.iter().for_each(|held| held.captured.disconnect());
     }
 
     /// Removes the captured secrets of an owner from memory.
     pub(crate) fn take(&self, owner: &Owner) -> Option<Arc<Captured>> {
-        self.held().pop(owner).map(|held| held.captured)
+        self.held().by_owner.remove(owner).map(|held| held.captured)
+    }
+}
+
+impl AllHeld {
+    /// Returns the captured secrets of an owner for a grant, and notes their use. None of another grant's origins.
+    fn used(&mut self, owner: &Owner, grant: &Arc<Grant>) -> Option<Arc<Captured>> {
+        let held = self.by_owner.get_mut(owner)?;
+        self.uses += 1;
+        held.used = self.uses;
+        if !std::ptr::eq(held.grant.as_ptr(), Arc::as_ptr(grant)) {
+            if !held.origins.iter().eq(grant.origins.iter().map(|granted| &granted.origin)) {
+                return Some(Arc::default());
+            }
+            held.grant = Arc::downgrade(grant);
+        }
+        Some(held.captured.clone())
+    }
+
+    /// Removes those that were used least recently if there are too many.
+    fn remove_surplus(&mut self) {
+        if self.by_owner.len() <= VAULTS {
+            return;
+        }
+        let mut uses: Vec<u64> = self.by_owner.values().map(|held| held.used).collect();
+        let (_, oldest, _) = uses.select_nth_unstable(VAULTS / 16);
+        let oldest = *oldest;
+        self.by_owner.retain(|_, held| held.used > oldest);
     }
 }
 
 /// The name of the file of a target or channel, which can have the same id.
 fn file_name(target: &TargetId, kind: &Kind) -> String {
     format!("{target}.{kind}")
-}
-
-impl Folder {
-    fn open(DurableFolder { path, key }: &DurableFolder) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-        let derived = |of: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), of);
-        let sealing = UnboundKey::new(&CHACHA20_POLY1305, derived(MAGIC).as_ref());
-        let sealing = LessSafeKey::new(sealing.map_err(|_| io::Error::other("not a key"))?);
-        let mut binding = [0; 32];
-        binding.copy_from_slice(derived(b"what captured secrets are bound to").as_ref());
-        let mut files = BTreeSet::new();
-        for entry in fs::read_dir(path)?.flatten() {
-            let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-            match entry.file_name().into_string() {
-                Ok(name) if age.is_none_or(|age| age < OLD) => drop(files.insert(name)),
-                // Of a target that was removed while no host ran, or a draft.
-                _ => drop(fs::remove_file(entry.path())),
-            }
-        }
-        Ok(Self { path: path.clone(), key: sealing, binding, files: Mutex::new(files) })
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
-    }
-
-    fn remove(&self, name: &str) {
-        if !self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(name) {
-            return;
-        }
-        let path = self.path.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!("{} with captured secrets cannot be removed ({error}): remove it", path.display());
-            }
-            _ => {}
-        }
-    }
-
-    fn write(&self, name: &str, mut text: Vec<u8>, is_closed: &AtomicBool) -> io::Result<()> {
-        let mut nonce = [0; NONCE_LEN];
-        let failed = |_| io::Error::other("it cannot be encrypted");
-        SystemRandom::new().fill(&mut nonce).map_err(failed)?;
-        let unique = Nonce::assume_unique_for_key(nonce);
-        self.key.seal_in_place_append_tag(unique, Aad::from(name), &mut text).map_err(failed)?;
-        let mut draft = NamedTempFile::new_in(&self.path)?;
-        for part in [MAGIC, &nonce, &text] {
-            draft.write_all(part)?;
-        }
-        draft.as_file().sync_all()?;
-        {
-            // A file that is removed at the same time must not come back.
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-            if is_closed.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            draft.persist(self.path.join(name)).map_err(|error| error.error)?;
-            files.insert(name.to_owned());
-        }
-        File::open(&self.path)?.sync_all()
-    }
-
-    fn read(&self, name: &str) -> io::Result<Content> {
-        let invalid = || io::Error::other("it was not written by this installation");
-        let file = read_bounded(&self.path.join(name))?;
-        let parts = file.strip_prefix(MAGIC).and_then(|rest| rest.split_at_checked(NONCE_LEN));
-        let (nonce, sealed) = parts.ok_or_else(invalid)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| invalid())?;
-        let mut sealed = sealed.to_vec();
-        let text = self.key.open_in_place(nonce, Aad::from(name), &mut sealed).map_err(|_| invalid())?;
-        Ok(serde_json::from_slice(text)?)
-    }
-}
-
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.len() > MAX_FILE_BYTES {
-        return Err(io::Error::other("it is too long"));
-    }
-    fs::read(path)
 }
 
 impl Vault {
@@ -335,8 +242,12 @@ impl fmt::Debug for Vault {
 
 #[cfg(test)]
 mod tests {
+    use super::folder::MAGIC;
     use super::*;
     use egress::{Secrets, Tls};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -344,11 +255,11 @@ mod tests {
         Some(DurableFolder { path: path.to_owned(), key: [key; 32] })
     }
 
-    fn grant(url: &str, password: &str) -> Grant {
+    fn grant(url: &str, password: &str) -> Arc<Grant> {
         let (base, origin) = Origin::parse(url).unwrap();
         let secrets = [("password".to_owned(), SecretString::from(password))].into();
         let origins = vec![OriginGrant { origin, tls: Tls::system().unwrap() }];
-        Grant::new(base, origins, Secrets::new(secrets).unwrap())
+        Arc::new(Grant::new(base, origins, Secrets::new(secrets).unwrap()))
     }
 
     fn owner(target: &str, plugin: u8) -> Owner {
@@ -425,7 +336,7 @@ mod tests {
         stored();
         let (id, kind) = (TargetId::new("shop").unwrap(), kind("shop"));
         let vaults = Vaults::new(durable(path, 1));
-        let of = |version, grant: &Grant| vaults.of(&owner("shop", version), (&kind, grant), NOW);
+        let of = |version, grant: &Arc<Grant>| vaults.of(&owner("shop", version), (&kind, grant), NOW);
         assert!(of(1, &own).has_values() && of(2, &own).has_values(), "the next version has it, too");
         assert!(!of(1, &elsewhere).has_values());
         let captured = of(1, &own);
@@ -440,11 +351,29 @@ mod tests {
         // A poll of an earlier definition that came late.
         stored();
         let vaults = Vaults::new(durable(path, 1));
-        let of = |grant: &Grant| vaults.of(&owner("shop", 1), (&kind, grant), NOW);
+        let of = |grant: &Arc<Grant>| vaults.of(&owner("shop", 1), (&kind, grant), NOW);
         assert!(of(&own).has_values() && !of(&elsewhere).has_values());
         vaults.forget_others(&id, &kind, &elsewhere.origins);
         assert!(path.join("shop.shop").exists());
         let (first, second) = (of(&elsewhere), of(&elsewhere));
         assert!(Arc::ptr_eq(&first, &second), "it keeps its own");
+    }
+
+    #[test]
+    fn the_least_recently_used_ones_are_removed() {
+        let vaults = Vaults::new(None);
+        let own = grant(URL, "a password");
+        let of = |id: String| vaults.of(&owner(&id, 1), (&kind("shop"), &own), NOW);
+        let first = of("first".to_owned());
+        let last = of("last".to_owned());
+        for id in 2..VAULTS {
+            of(format!("t{id}"));
+        }
+        assert!(Arc::ptr_eq(&first, &of("first".to_owned())) && vaults.held().by_owner.len() == VAULTS);
+        of("one-more".to_owned());
+        let left = vaults.held().by_owner.len();
+        assert!((VAULTS / 10 * 9..VAULTS).contains(&left), "{left}");
+        assert!(Arc::ptr_eq(&first, &of("first".to_owned())), "it was used");
+        assert!(!Arc::ptr_eq(&last, &of("last".to_owned())), "it was not used for longest");
     }
 }
