@@ -6803,7 +6803,8 @@ pub mod exports {
                 /// One thing whose state a poll reports.
                 #[derive(Clone, PartialEq)]
                 pub struct Dependency {
-                    /// The key: unique within a report and stable over time ("node/pve1", "guest/100"). At most 256 bytes.
+                    /// The key: unique within a report and stable over time ("node/pve1", "guest/100"). Of several with one key, the worst
+                    /// counts. At most 256 bytes.
                     pub name: _rt::String,
                     /// A display name ("web frontend"). Where absent, the name is shown. At most 256 bytes.
                     pub title: ::core::option::Option<_rt::String>,
