@@ -5,6 +5,7 @@
 
 mod cached;
 mod fetched;
+use self::cached::CONDITIONS;
 use crate::bindings::polliwog::plugin::http as contract;
 use crate::report::millis;
 use crate::{CallError, Report, SettingsProblem};
@@ -77,8 +78,11 @@ impl Request {
         Self::new("GET", path)
     }
 
-    /// Creates a GET request that accepts JSON, with headers that the operator configured.
+    /// Creates a GET request that accepts JSON, with headers that the operator configured. Those that ask whether the
+    /// answer has changed are left out: its body is needed each time.
     pub fn get_json<'a>(path: impl Into<String>, headers: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        let is_condition = |name: &str| CONDITIONS.iter().any(|condition| name.eq_ignore_ascii_case(condition));
+        let headers = headers.into_iter().filter(|(name, _)| !is_condition(name));
         Self::get(path).header("accept", "application/json").configured_headers(headers)
     }
 

@@ -50,7 +50,7 @@ impl Poller for MappingPoller {
         if let Some(problem) = mapping.problems().into_iter().next() {
             return Err(problem.into());
         }
-        let response = http::Request::get_json("", &mapping.headers).send_configured()?;
+        let response = http::Request::get_json("", &mapping.headers).send()?;
         response.report_expecting(&mapping.expected_status, |response| evaluate::report(&mapping, &response.json()?))
     }
 }

@@ -36,7 +36,7 @@ impl Poller for ProactiveDeps {
     }
 
     fn poll(_: &Endpoint, settings: Settings) -> Result<Report, CallError> {
-        let response = http::Request::get_json("", &settings.headers).send_configured()?;
+        let response = http::Request::get_json("", &settings.headers).send()?;
         response.report_expecting(&settings.expected_status, |response| Ok(read(response.json()?)))
     }
 }
@@ -45,19 +45,15 @@ polliwog_sdk::register!(ProactiveDeps);
 
 /// The settings of a target of kind `proactive-deps`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Headers of the request. `${secret.NAME}` is replaced by a secret of the target.
+    #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// The expected statuses of the answer: numbers or classes such as "2xx". With another one, the target is critical
     /// even if every part is ok.
+    #[serde(default = "ExpectedStatus::success")]
     pub expected_status: Vec<ExpectedStatus>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { headers: BTreeMap::new(), expected_status: ExpectedStatus::success() }
-    }
 }
 
 /// The fields of an item that are read.

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 /// The status of an answer that did not change.
 pub(super) const NOT_MODIFIED: u16 = 304;
-/// The headers that ask whether an answer changed.
-const CONDITIONS: [&str; 2] = ["if-none-match", "if-modified-since"];
-/// How long an answer is kept for a request with the operator's own condition: the longest time that the cache allows.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The headers that ask whether an answer changed (RFC 9110, section 13.1).
+pub(super) const CONDITIONS: [&str; 2] = ["if-none-match", "if-modified-since"];
 
 /// The head of an answer in the cache. A line break and the body follow.
 #[derive(Serialize, Deserialize)]
@@ -38,10 +36,7 @@ impl Request {
         let key = self.key();
         let kept = cache::get(&key).and_then(|kept| parse(&kept));
         let validators = kept.iter().flat_map(|(head, _)| validators(head));
-        // The operator's own condition is the one to send.
-        let validators = validators.filter(|_| !self.is_conditional());
-        let conditional = validators.collect::<Vec<_>>().into_iter();
-        let conditional = conditional.fold(self, |request, (name, value)| request.header(name, value));
+        let conditional = validators.fold(self, |request, (name, value)| request.header(name, value));
         let mut response = conditional.send()?;
         match kept {
             Some((Head { status, reason, headers }, body)) if response.status() == NOT_MODIFIED => {
@@ -52,20 +47,6 @@ impl Request {
             _ => keep(&key, &response, ttl),
         }
         Ok(response)
-    }
-
-    /// Sends the request as [`Self::send`]. If the operator configured a header that asks whether the answer changed
-    /// (`If-None-Match` or `If-Modified-Since`), 304 is answered with the earlier answer, as by [`Self::send_cached`].
-    ///
-    /// # Errors
-    /// If there is no response.
-    pub fn send_configured(self) -> Result<Response, HttpError> {
-        if self.is_conditional() { self.send_cached(LONGEST) } else { self.send() }
-    }
-
-    /// Whether its headers ask whether the answer changed.
-    fn is_conditional(&self) -> bool {
-        self.0.headers.iter().any(|header| CONDITIONS.iter().any(|name| header.name.eq_ignore_ascii_case(name)))
     }
 
     /// Returns the key of its answer: a hash of what the answer depends on (FNV-1a, 64 bits).
@@ -132,34 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_condition_is_sent_as_it_is() {
-        let asked = |name: &str| Request::get("/items").header(name, "\"a\"");
-        assert!(asked("If-None-Match").is_conditional() && asked("if-modified-since").is_conditional());
-        assert!(!asked("if-match").is_conditional());
-        let kept = r#"{"status": 200, "headers": [["ETag", "\"b\""]], "body": "one"}"#;
-        let exchange = |response: &str| {
-            format!(
-                r#"{{"request": {{"method": "GET", "url": "/items", "headers": [["If-None-Match", "\"a\""]]}},
-                     "response": {response}}}"#
-            )
-        };
-        let recording = format!("[{}, {}]", exchange(kept), exchange(r#"{"status": 304}"#));
-        let report = testing::poll::<Conditional>(Recording::parse(&recording), testing::target("{}")).unwrap();
-        let names: Vec<&str> = report.dependencies.iter().map(|found| found.name.as_str()).collect();
-        assert_eq!(names, ["200 one", "200 one"]);
-    }
-
-    struct Conditional;
-
-    impl Poller for Conditional {
-        type Settings = NoSettings;
-        const INFO: Info = Info { kind: "conditional", ..Twice::INFO };
-
-        fn poll(_: &Endpoint, _: NoSettings) -> Result<Report, CallError> {
-            let get = || Request::get("/items").header("If-None-Match", "\"a\"").send_configured();
-            let texts = [get()?, get()?].map(|response| format!("{} {}", response.status(), response.text()));
-            Ok(texts.map(Dependency::ok).into_iter().collect())
-        }
+    fn json_is_requested_without_an_operators_condition() {
+        let headers = [("If-None-Match", "a"), ("if-modified-since", "b"), ("If-Match", "c"), ("x-a", "d")];
+        let headers: Vec<(String, String)> = headers.map(|(name, value)| (name.into(), value.into())).into();
+        let request = Request::get_json("", headers.iter().map(|(name, value)| (name, value)));
+        let names: Vec<&str> = request.0.headers.iter().map(|header| header.name.as_str()).collect();
+        assert_eq!(names, ["accept", "If-Match", "x-a"]);
     }
 
     /// Polls with two answers. Returns the status and the text of each, as the plugin sees them.

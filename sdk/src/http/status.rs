@@ -113,9 +113,7 @@ pub(super) fn error(response: &Response) -> CallError {
         403 => ("forbidden", "the target's secret lacks the required rights, is wrong or is missing"),
         404 | 410 => ("not_found", "check the path in the target's URL"),
         NOT_MODIFIED => {
-            let advice = "an earlier answer is not known: remove the headers if-none-match and if-modified-since, which \
-                          ask only whether it changed";
-            ("not_modified", advice)
+            ("not_modified", "the request did not ask whether the answer has changed: check a proxy before the server")
         }
         300..=399 => ("redirect", "set the redirect's destination as the target's URL"),
         408 => ("request_timeout", "the server took too long to read the request"),
@@ -127,7 +125,7 @@ pub(super) fn error(response: &Response) -> CallError {
     let message = format!("the server answered {status}{reason}{}{said}: {advice}", description(response));
     let failure = Failure { retry_after_ms: response.retry_after().map(millis), ..Failure::new(code, message) };
     match status {
-        408 | 425 | 429 | 500.. => CallError::Transient(failure),
+        NOT_MODIFIED | 408 | 425 | 429 | 500.. => CallError::Transient(failure),
         300..=399 | 401..=404 | 407 | 410 => CallError::Misconfigured(failure),
         _ => CallError::Permanent(failure),
     }
