@@ -80,6 +80,7 @@ impl AlertRules {
             alerts_on_warnings: config.alerts.warnings.unwrap_or(self.defaults.warnings),
             unknown_after: config.alerts.unknown_after.unwrap_or(self.defaults.unknown_after),
             missing_after: config.alerts.missing_after.unwrap_or(self.defaults.missing_after),
+            was_down: KnownReading::new(&target.known(), &config.kind).is_down(),
         }
     }
 }

@@ -75,6 +75,8 @@ pub struct TargetSpec {
     pub unknown_after: Option<Duration>,
     /// How long a dependency is missing before that alerts; `None` if it never does.
     pub missing_after: Option<Duration>,
+    /// Whether nothing of the target worked in its last report, for the time until its next one.
+    pub was_down: bool,
 }
 
 /// The state of a dependency in the last report.

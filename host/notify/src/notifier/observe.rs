@@ -44,7 +44,7 @@ impl Notifier {
             if let Some(same) = held.as_ref().filter(|held| held.spec.traits == spec.traits) {
                 spec.traits = same.spec.traits.clone();
             }
-            let is_down = held.is_some_and(|held| held.is_down && spec.is_enabled);
+            let is_down = spec.is_enabled && held.map_or(spec.was_down, |held| held.is_down);
             let target = Target { spec, is_down, is_settled: false, repeated: None };
             self.targets.insert(target.spec.id.clone(), target);
         }
@@ -125,6 +125,9 @@ impl Notifier {
         for subject in subjects {
             self.place(&subject, reading);
             match subject.dependency_name().map(|name| reading.health(name)) {
+                Some(Health::Missing(_)) if missing_after.is_none() && self.only_misses(&subject, warns) => {
+                    self.end(&subject, Resolution::Disabled, now);
+                }
                 Some(Health::Missing(since)) => self.miss(&subject, since, now),
                 Some(Health::Unknown) if unknown_after.is_none() => self.end_vague(&subject, now),
                 Some(Health::Gone) => self.end(&subject, Resolution::Gone, now),
@@ -194,6 +197,13 @@ impl Notifier {
         if self.alerts.get(subject).is_some_and(|alert| alert.record.status == Status::Unknown) {
             self.end(subject, Resolution::Disabled, now);
         }
+    }
+
+    /// Whether an alert says only that its dependency is no longer reported: before that, nothing that alerts was
+    /// wrong.
+    fn only_misses(&self, subject: &Subject, warns: bool) -> bool {
+        let is_warning = |record: &AlertRecord| record.status == Status::Warning && !warns;
+        self.alerts.get(subject).is_some_and(|alert| alert::is_absence(&alert.record) && is_warning(&alert.record))
     }
 
     /// A dependency that was seen to be wrong is unknown. An alert that is pending is confirmed if that lasts.

@@ -118,6 +118,7 @@ pub(crate) fn target(name: &str) -> TargetSpec {
         alerts_on_warnings: false,
         unknown_after: Some(VAGUE_AFTER),
         missing_after: Some(VAGUE_AFTER),
+        was_down: false,
     }
 }
 

@@ -77,6 +77,19 @@ fn a_parent_that_fails_a_moment_later_than_its_child_explains_it() {
 }
 
 #[test]
+fn a_parent_that_was_down_before_a_restart_explains_what_fails_after_it() {
+    let needs_router = TargetSpec { depends_on: vec![(id("router"), None)], ..target("nas") };
+    let mut world = World::new(settings(one_route()), vec![target("router"), needs_router]);
+    confirm(&mut world, "router", Critical);
+    world.advance(60);
+    world.targets[0].was_down = true;
+    world.restart();
+    confirm(&mut world, "nas", Critical);
+    world.advance(600);
+    assert_eq!(world.news(), heard(&[("router/db", Firing)]));
+}
+
+#[test]
 fn after_the_start_a_failure_needs_one_more_report_and_all_are_one_message() {
     let grace = Settings { startup_grace: Duration::from_secs(120), ..settings(one_route()) };
     let names = ["a", "b", "c", "d"];

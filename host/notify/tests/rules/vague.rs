@@ -165,6 +165,23 @@ fn never_is_never() {
 }
 
 #[test]
+fn an_alert_about_what_is_missing_ends_if_that_shall_never_alert() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.observe("a", &[("web", Ok), ("db", Critical)]);
+    for _ in 0..3 {
+        observe(&mut world, &[("up", Ok)], &["db", "web"]);
+        world.advance(lasting());
+    }
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/web", Firing)]));
+    world.targets[0].missing_after = None;
+    world.apply(Input::Targets(world.targets.clone()));
+    observe(&mut world, &[("up", Ok)], &["db", "web"]);
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("a/web", Resolved)]), "the database was critical before");
+}
+
+#[test]
 fn what_was_critical_once_and_is_unknown_since_alerts_when_that_lasts() {
     let mut world = world(&["a"]);
     observe(&mut world, &[("db", Critical)], &[]);
