@@ -2,6 +2,7 @@
 
 use model::{Moment, Timestamp};
 use rand::TryRngCore;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +23,8 @@ pub struct Clock {
     start: Instant,
     /// There is one for a process.
     eras: &'static RwLock<Eras>,
+    /// That of `eras`, which each reading of the clock compares with: without a lock.
+    offset: &'static AtomicI64,
 }
 
 /// The offsets between the wall clock and the monotonic clock.
@@ -40,11 +43,11 @@ struct Eras {
 impl Eras {
     /// Records the wall clock's time. Returns the number of milliseconds by which it was set.
     fn observe(&mut self, now: Moment, wall: Timestamp) -> Option<i64> {
-        let offset = wall.as_millis().saturating_sub(now.as_nanos() / 1_000_000);
-        let moved = offset.saturating_sub(self.offset);
-        if moved.unsigned_abs() < DRIFT.as_millis() as u64 {
+        let offset = offset(now, wall);
+        if is_drift(offset, self.offset) {
             return None;
         }
+        let moved = offset.saturating_sub(self.offset);
         if self.past.len() == ERAS {
             self.past.remove(0);
         }
@@ -71,7 +74,8 @@ impl Clock {
     #[allow(clippy::disallowed_methods, reason = "this is where time enters")]
     pub fn start() -> Self {
         let eras = Eras { past: Vec::new(), offset: wall().as_millis(), since: Moment::START, set: 0 };
-        Self { start: Instant::now(), eras: Box::leak(Box::new(RwLock::new(eras))) }
+        let offset = Box::leak(Box::new(AtomicI64::new(eras.offset)));
+        Self { start: Instant::now(), eras: Box::leak(Box::new(RwLock::new(eras))), offset }
     }
 
     /// The present moment on the monotonic clock.
@@ -82,7 +86,15 @@ impl Clock {
     /// The present wall-clock time. Logs if the clock was set.
     pub fn wall(&self) -> Timestamp {
         let (now, wall) = (self.now(), wall());
-        let moved = self.eras.write().unwrap_or_else(PoisonError::into_inner).observe(now, wall);
+        if is_drift(offset(now, wall), self.offset.load(Ordering::Relaxed)) {
+            return wall;
+        }
+        let moved = {
+            let mut eras = self.eras.write().unwrap_or_else(PoisonError::into_inner);
+            let moved = eras.observe(now, wall);
+            self.offset.store(eras.offset, Ordering::Relaxed);
+            moved
+        };
         if let Some(moved) = moved {
             let by = Duration::from_millis(moved.unsigned_abs());
             let how = if moved < 0 { "back" } else { "forward" };
@@ -113,6 +125,16 @@ impl Clock {
         self.wall();
         self.now().since(self.eras.read().unwrap_or_else(PoisonError::into_inner).since) >= STEADY
     }
+}
+
+/// Returns the wall clock minus the monotonic clock, in milliseconds.
+fn offset(now: Moment, wall: Timestamp) -> i64 {
+    wall.as_millis().saturating_sub(now.as_nanos() / 1_000_000)
+}
+
+/// Whether two offsets differ so little that the clock was neither set nor corrected.
+fn is_drift(offset: i64, known: i64) -> bool {
+    offset.saturating_sub(known).unsigned_abs() < DRIFT.as_millis() as u64
 }
 
 /// Now, on the wall clock.

@@ -22,6 +22,8 @@ use std::time::Duration;
 /// The beginning and the end of the message about an intermediate certificate that has expired.
 const INTERMEDIATE: &str = "the intermediate certificate";
 const EXPIRED: &str = "has expired: renew it";
+/// The problem of a certificate for which the contract has no word.
+const OTHER: &str = "other";
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The plugin for kind `http`.
@@ -234,7 +236,8 @@ fn shown(found: Dependency, problem: Option<&str>) -> Dependency {
     match problem {
         // Its dates say more.
         Some(problem) if found.status != Status::Critical => {
-            let message = format!("the certificate is not accepted ({problem}): see the error of the response");
+            let problem = if problem == OTHER { String::new() } else { format!(" ({problem})") };
+            let message = format!("the certificate is not accepted{problem}: see the error of the response");
             Dependency { status: Status::Critical, error_message: Some(message), ..found }
         }
         _ => found,

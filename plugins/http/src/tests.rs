@@ -140,6 +140,7 @@ fn a_refused_certificate_is_shown_with_the_reason() {
     for (problem, days, expected) in [
         ("expired", -3, "the certificate has expired"),
         ("unknown_issuer", 100, "the certificate is not accepted (unknown_issuer)"),
+        ("other", 100, "the certificate is not accepted: see the error"),
         ("name_mismatch", 3, "the certificate expires in 3 days"),
     ] {
         let not_after = TIME + days * DAY_MS;

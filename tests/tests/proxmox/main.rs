@@ -83,7 +83,10 @@ async fn what_the_settings_exclude_is_gone() {
             assert!(has(&after.gone, name), "{settings}: {name} is missing; gone: {:?}", after.gone);
         }
         assert!(
-            before.gone.iter().all(|gone| !before.dependencies.iter().any(|found| has(&[gone.clone()], &found.name)))
+            before
+                .gone
+                .iter()
+                .all(|gone| !before.dependencies.iter().any(|found| has(std::slice::from_ref(gone), &found.name)))
         );
     }
 }

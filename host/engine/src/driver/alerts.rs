@@ -84,7 +84,10 @@ impl Driver {
     }
 
     fn drain_alerts(&mut self) -> AlertStep {
-        let at = self.wiring.clock.wall();
+        let clock = self.wiring.clock;
+        // Most reports change no alert.
+        let mut drained = None;
+        let mut at = move || *drained.get_or_insert_with(|| clock.wall());
         let mut step = AlertStep::default();
         for action in self.notifier.drain() {
             let kind = match action {
@@ -107,11 +110,11 @@ impl Driver {
                     EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
                 }
                 Action::Notify(notification) => {
-                    self.deliver(Delivery::new(notification, at), &mut step);
+                    self.deliver(Delivery::new(notification, at()), &mut step);
                     continue;
                 }
             };
-            step.events.push(Event { at, kind });
+            step.events.push(Event { at: at(), kind });
         }
         step
     }

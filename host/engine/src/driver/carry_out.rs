@@ -66,7 +66,10 @@ impl Driver {
 
     /// Drains the scheduler's actions: starts polls and moves places at once, and adds the rest to `steps`.
     fn gather(&mut self, steps: &mut BTreeMap<TargetId, Step>) {
-        let at = self.wiring.clock.wall();
+        let clock = self.wiring.clock;
+        // Most turns have no event.
+        let mut drained = None;
+        let mut at = move || *drained.get_or_insert_with(|| clock.wall());
         for action in self.scheduler.drain() {
             match action {
                 Action::Start(target, due) => self.start(&target, due),
@@ -76,14 +79,14 @@ impl Driver {
                     }
                 }
                 Action::Emit(kind) => match kind.target().cloned() {
-                    Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
+                    Some(target) => steps.entry(target).or_default().events.push(Event { at: at(), kind }),
                     None => {
                         if matches!(kind, EventKind::PluginQuarantined { .. } | EventKind::PluginReleased { .. }) {
                             self.plugins_changed = true;
                         }
                         let failure = steps.values().find_map(|step| step.finished.as_ref()?.failure.as_ref());
                         log::of_plugin(&kind, &self.wiring.plugins, failure);
-                        self.wiring.store.writer().event(Event { at, kind });
+                        self.wiring.store.writer().event(Event { at: at(), kind });
                     }
                 },
                 Action::Persist { target, urgent } => steps.entry(target).or_default().urgent |= urgent,
