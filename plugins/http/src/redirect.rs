@@ -48,9 +48,7 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answere
             HttpErrorClass::Denied | HttpErrorClass::InvalidArgument => Stopped::Unsent(error),
             _ => Stopped::Unanswered(error),
         };
-        // The first request has nearly all of the time: the host is not asked.
-        let remaining = if is_first { Duration::from_millis(target.timeout_ms.into()) } else { clock::remaining() };
-        let timeout = remaining.saturating_sub(reserve);
+        let timeout = clock::remaining().saturating_sub(reserve);
         let response = reading(settings, request(settings, &hop)).timeout(timeout).send().map_err(stopped)?;
         let is_secure = hop.url.starts_with("https:");
         let answered = |response, stopped| Ok(Answered { response, is_secure, stopped });

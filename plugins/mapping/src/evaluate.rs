@@ -179,7 +179,8 @@ impl Reading {
         }
         match &fields.severity {
             Some(Severity::Path(path)) => {
-                let is_there = path.last(item).is_some_and(|value| !value.is_null());
+                let mut is_there = false;
+                path.each(item, &mut |found| is_there |= !found.is_null());
                 // One of the two fields is sufficient.
                 if is_there || all.is_empty() {
                     all.push(("severity", path, worst_of(path, item, &|found| severity(&found.to_js()?))));
@@ -205,9 +206,9 @@ impl Reading {
                     why = if is_worse { Some(stated(path, value)) } else { why };
                     status
                 }
-                _ => {
-                    let found = path.last(item);
-                    let found = found.map_or_else(|| "missing".to_owned(), |value| shortened(&value.to_json()));
+                unread => {
+                    let found = unread.map(|found| shortened(&found.value.to_json()));
+                    let found = found.unwrap_or_else(|| "missing".to_owned());
                     let hint = path.as_one_key(item).map_or_else(String::new, |hint| format!(": {hint}"));
                     let reason = format!("is {found}, which is not a known word or number{hint}");
                     self.warnings.insert(format!("the {field:?} of {name:?} {reason}"));

@@ -376,6 +376,7 @@ fn every_field_is_read() {
 fn a_status_that_is_not_ok_has_a_reason() {
     let by_status = r#"{"fields":{"name":"n","healthy":"state.word","errorMessage":"m"}}"#;
     let by_values = r#"{"fields":{"name":"$key","severity":"$value"}}"#;
+    let by_both = r#"{"fields":{"name":"n","healthy":"h","severity":"s"}}"#;
     let by_bounds = r#"{"fields":{"name":"n","healthy":"up",
         "severity":{"warning":{"field":"q","moreThan":5},"critical":{"field":"q","moreThan":9}}}}"#;
     for (mapping, body, expected) in [
@@ -384,6 +385,13 @@ fn a_status_that_is_not_ok_has_a_reason() {
         (by_status, r#"[{"n":"a","state":{"word":"warn","word":"up"}}]"#, Some(r#""state.word" is "warn""#)),
         (by_status, r#"[{"n":"a","state":{"word":false}}]"#, Some(r#""state.word" is false"#)),
         (by_status, r#"[{"n":"a","state":{"word":"UP"}}]"#, None),
+        (
+            by_status,
+            r#"[{"n":"a","state":{"word":"banana","word":"up"}}]"#,
+            Some(r#""healthy" is "banana", which is not a known word or number"#),
+        ),
+        (by_both, r#"[{"n":"a","h":true,"s":"critical","s":null}]"#, Some(r#""s" is "critical""#)),
+        (by_both, r#"[{"n":"a","h":true,"s":null}]"#, None),
         (by_values, r#"{"a":"down"}"#, Some(r#"it is "down""#)),
         (by_values, r#"{"a":1}"#, Some("it is 1")),
         (by_bounds, r#"[{"n":"a","up":true,"q":7}]"#, Some(r#""q" is 7"#)),

@@ -8,7 +8,7 @@ use crate::context::PollContext;
 use crate::datastores::Store;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Error, Thresholds, count, evaluated, moment, percent_encoded};
+use proxmox::{Answer, Error, Selection, Thresholds, count, evaluated, moment, percent_encoded};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -135,8 +135,11 @@ fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, 
         let names = || names.iter().map(String::as_str);
         let settings = &context.settings.groups;
         let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
-        if !settings.include.match_any(names()) || settings.exclude.match_any(names()) {
-            context.report.remove(name);
+        // The server omits a comment that it cannot read.
+        let unknown = [("owner:", group.owner.get().is_none()), ("comment:", group.comment.get().is_none())];
+        let unknown: Vec<&str> = unknown.into_iter().filter_map(|(word, is)| is.then_some(word)).collect();
+        let selection = Selection::of(names, (&settings.include, &settings.exclude), &unknown);
+        if !selection.is_wanted(&mut context.report, || name.clone()) {
             continue;
         }
         seen.wanted += 1;

@@ -65,7 +65,9 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
 
 /// Keeps the garbage collection of datastores that the server cannot use: it does not list them.
 fn unlisted(context: &mut PollContext, jobs: &[Job], stores: &[Store]) {
-    for Store { name, lost, rests, .. } in stores {
+    let exclude = context.settings.jobs.exclude.clone();
+    let is_wanted = |store: &&Store| !exclude.match_any([format!("gc/{}", store.name).as_str()]);
+    for Store { name, lost, rests, .. } in stores.iter().filter(is_wanted) {
         if jobs.iter().all(|job| job.store.get().is_none_or(|Text(store)| store != name)) {
             context.report.keep(format!("gc/{name}"));
             if *lost || !rests {

@@ -77,7 +77,8 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
         if node.conn_error == Field::Absent {
             answering.push(name.clone());
         } else {
-            for sort in ["certificate", "subscription"] {
+            let all = [("certificate", true), ("subscription", context.settings.subscription)];
+            for (sort, _) in all.into_iter().filter(|(_, is_checked)| *is_checked) {
                 context.report.keep(format!("{sort}/{name}"));
                 context.mark_unknown(format!("{sort}/{name}"), format!("it cannot be checked: see \"node/{name}\""));
             }

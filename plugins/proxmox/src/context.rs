@@ -36,6 +36,8 @@ pub struct PollContext<S, M> {
     due: Due,
 }
 
+/// Maximum number of names that the contract permits in `gone`.
+const MOST_GONE: usize = 25_000;
 /// The largest difference of two clocks that is allowed, in seconds.
 const CLOCK_DIFFERENCE: f64 = 3600.0;
 
@@ -242,6 +244,8 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         let in_sight = |name: &&String| !until_checked.contains(*name);
         memory.visibility = memory.visibility.after(lost.iter().map(|(name, _)| name).filter(in_sight));
         memory.crossed = hysteresis.into_crossed();
+        // The contract permits no more.
+        report.gone.truncate(MOST_GONE);
         let now = memory.now();
         memory.inventory.update(&report, &mut memory.sections, now);
         let dropped = memory.save();

@@ -60,6 +60,8 @@ impl Inventory {
         for name in &report.kept {
             kept.get_or_default(family(name)).insert(name);
         }
+        let mut excluded = Names::default();
+        report.gone.iter().for_each(|name| excluded.insert(name));
         let stays = |name: &str| families.contains_key(name) || kept.contains_key(name);
         let gone: Vec<String> = self.families.keys().filter(|name| !stays(name)).cloned().collect();
         for family in gone {
@@ -69,7 +71,10 @@ impl Inventory {
         for (family, mut members) in families {
             if let Some(kept) = kept.get(family) {
                 // Of two members of one name, the last one stays: that of the report.
-                let known = self.family(family, sections).into_iter().filter(|(name, _)| kept.contain(name));
+                let known = self
+                    .family(family, sections)
+                    .into_iter()
+                    .filter(|(name, _)| kept.contain(name) && !excluded.contain(name));
                 members = known.chain(members).collect::<Family<'_>>().into_iter().collect();
             }
             let digest = digest(&members);

@@ -53,7 +53,7 @@ pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
 pub use hysteresis::{Evaluation, Hysteresis};
 pub use memory::{Memory, PluginMemory};
-pub use patterns::{Patterns, Unseen};
+pub use patterns::{Patterns, Selection, Unseen};
 pub use product::Product;
 pub use sections::Sections;
 pub use sorted_map::SortedMap;

@@ -1,7 +1,7 @@
 //! Names in settings.
 
 use crate::setting::problem_of;
-use polliwog_sdk::SettingsProblem;
+use polliwog_sdk::{Report, SettingsProblem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -63,6 +63,15 @@ impl Patterns {
         Unseen { exact: self.exact().collect(), starred: self.starred.iter().map(String::as_str).collect() }
     }
 
+    /// Whether any pattern may match a name that begins like this.
+    fn may_match(&self, beginning: &str) -> bool {
+        self.exact.iter().any(|name| name.starts_with(beginning))
+            || self.starred.iter().filter_map(|pattern| pattern.split('*').next()).any(|known| {
+                let shorter = known.len().min(beginning.len());
+                known.as_bytes()[..shorter] == beginning.as_bytes()[..shorter]
+            })
+    }
+
     /// Whether there are no patterns.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.starred.is_empty()
@@ -70,6 +79,45 @@ impl Patterns {
 
     fn matches(&self, name: &str) -> bool {
         self.exact.contains(name) || self.starred.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+/// Whether the settings select an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// It is checked.
+    Wanted,
+    /// It is not.
+    Excluded,
+    /// No known name is included, and one that is not known now may be.
+    Unsure,
+}
+
+impl Selection {
+    /// Returns whether any of these names is included and none is excluded. `unknown` are the beginnings of names that
+    /// are not known now: `comment:`, or an empty one for any name.
+    pub fn of<'a, I: IntoIterator<Item = &'a str>>(
+        names: impl Fn() -> I,
+        (include, exclude): (&Patterns, &Patterns),
+        unknown: &[&str],
+    ) -> Self {
+        if exclude.match_any(names()) {
+            return Self::Excluded;
+        }
+        if include.match_any(names()) {
+            return Self::Wanted;
+        }
+        if unknown.iter().any(|beginning| include.may_match(beginning)) { Self::Unsure } else { Self::Excluded }
+    }
+
+    /// Returns whether the object is checked. If it is not, the report says what became of its dependency.
+    pub fn is_wanted(self, report: &mut Report, name: impl FnOnce() -> String) -> bool {
+        match self {
+            Self::Wanted => {}
+            Self::Excluded => report.remove(name()),
+            Self::Unsure => report.keep(name()),
+        }
+        self == Self::Wanted
     }
 }
 
@@ -148,6 +196,29 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_is_excluded_only_if_its_unknown_names_cannot_be_included() {
+        let patterns =
+            |written: &[&str]| Patterns::from(written.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        for (include, exclude, unknown, expected) in [
+            (&["*"][..], &[][..], &[""][..], Selection::Wanted),
+            (&["100"], &[], &[""], Selection::Wanted),
+            (&["web-*"], &[], &[""], Selection::Unsure),
+            (&["web-*"], &[], &[], Selection::Excluded),
+            (&["web-*"], &["100"], &[""], Selection::Excluded),
+            (&["*"], &["100"], &[""], Selection::Excluded),
+            (&["vm/*"], &[], &["comment:"], Selection::Excluded),
+            (&["comment:prod*"], &[], &["comment:"], Selection::Unsure),
+            (&["com*"], &[], &["comment:"], Selection::Unsure),
+            (&["comment:prod"], &[], &["comment:"], Selection::Unsure),
+            (&["ns:weekly"], &[], &["comment:", "owner:"], Selection::Excluded),
+        ] {
+            let (included, excluded) = (patterns(include), patterns(exclude));
+            let selection = Selection::of(|| ["100"], (&included, &excluded), unknown);
+            assert_eq!(selection, expected, "{include:?} {exclude:?} {unknown:?}");
+        }
+    }
 
     #[test]
     fn a_star_matches_any_text() {

@@ -5,7 +5,7 @@ mod runs;
 mod shared;
 
 use crate::context::PollContext;
-use crate::nodes::Nodes;
+use crate::nodes::{Node, Nodes};
 use crate::resources::Guest;
 use std::time::Duration;
 
@@ -19,7 +19,10 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// `cluster` is the name of the cluster, or of a standalone node.
 pub(crate) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &Nodes, cluster: &str) {
-    for (name, _) in nodes.iter().filter(|(_, node)| node.is_offline()) {
+    let wanted = |node: &Node| node.wanted && context.settings.backups.runs;
+    let offline: Vec<&String> =
+        nodes.iter().filter(|(_, node)| node.is_offline() && wanted(node)).map(|(name, _)| name).collect();
+    for name in offline {
         context
             .mark_unknown(format!("backup/node/{name}"), format!("it cannot be checked: its node {name} is offline"));
     }

@@ -8,7 +8,7 @@ use crate::context::PollContext;
 use crate::ha::Service;
 use crate::memory::{GuestNames, NAMES, Names, Stopped};
 use crate::nodes::{State, on_node};
-use crate::resources::{Guest, Resources, wanted};
+use crate::resources::{Guest, Resources};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
@@ -52,8 +52,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
         let settings = &context.settings.guests;
-        if !wanted(|| names.iter(), &settings.include, &settings.exclude) {
-            context.report.remove(guest.dependency());
+        if !guest.selection(&names, settings).is_wanted(&mut context.report, || guest.dependency()) {
             continue;
         }
         checked += 1;

@@ -6,7 +6,7 @@
 use polliwog_sdk::Dependency;
 use polliwog_sdk::lenient::{BorrowedText, Field, Flag, Lazy, Number};
 use proxmox::SortedMap;
-use proxmox::{Diagnostics, Host, count, share};
+use proxmox::{Diagnostics, Host, Selection, count, share};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -106,6 +106,8 @@ pub(crate) struct Guest<'a> {
     pub ha: Option<Cow<'a, str>>,
     /// Usage of the root file system in percent; containers only.
     pub root: Option<f64>,
+    /// Whether its tags or its pool could not be read.
+    pub unread: bool,
 }
 
 impl Guest<'_> {
@@ -258,6 +260,7 @@ impl<'a> Resource<'a> {
             pool: self.text(&self.pool, "pool", diagnostics),
             ha: self.text(&self.hastate, "hastate", diagnostics),
             root: root.flatten(),
+            unread: [&self.tags, &self.pool].iter().any(|field| matches!(field, Field::Odd(_))),
         };
         Some((guest, template))
     }
@@ -298,6 +301,16 @@ impl Guest<'_> {
         let mut names = Names::default();
         names.fill(self);
         names
+    }
+
+    /// Whether the settings select it. A node that has been silent for a while omits the names of its guests.
+    pub(crate) fn selection(&self, names: &Names, settings: &crate::settings::Guests) -> Selection {
+        let unknown: &[&str] = match (&self.name, self.unread) {
+            (None, _) => &[""],
+            (_, true) => &["tag:", "pool:"],
+            _ => &[],
+        };
+        Selection::of(|| names.iter(), (&settings.include, &settings.exclude), unknown)
     }
 
     /// Whether any pattern matches any of its names.

@@ -46,7 +46,13 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
     };
     let all = storages.len();
     let (storages, others): (Vec<&Storage>, Vec<&Storage>) = storages.iter().partition(named);
-    others.into_iter().for_each(|other| context.report.remove(other.dependency()));
+    // A shared storage is one dependency, whichever node includes it.
+    let included: BTreeSet<String> = match others.is_empty() {
+        true => BTreeSet::new(),
+        false => storages.iter().map(|storage| storage.dependency()).collect(),
+    };
+    let excluded = others.into_iter().map(Storage::dependency).filter(|name| !included.contains(name));
+    excluded.for_each(|name| context.report.remove(name));
     if storages.is_empty() && all > 0 && !settings.exclude.is_all() {
         context.warn_of_api("no storage is checked: see storages.include and storages.exclude in the settings");
     }

@@ -12,7 +12,7 @@ use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{AgeRule, Ended, Error, Thresholds, evaluated, list, moment};
+use proxmox::{AgeRule, Ended, Error, Selection, Thresholds, evaluated, list, moment};
 use std::collections::BTreeMap;
 
 /// Runs within this time are evaluated together. Seconds.
@@ -66,15 +66,15 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
         context.report.keep(format!("backup/node/{name}"));
     }
     for guest in guests {
-        if !is_checked(context, guest) {
-            context.report.remove(format!("backup/guest/{}", guest.id));
+        let name = || format!("backup/guest/{}", guest.id);
+        if !selection(context, guest).is_wanted(&mut context.report, name) {
             continue;
         }
         let Some(task) = newest.get(&guest.id) else {
             if nodes.get(&*guest.node).is_some_and(Node::is_offline) {
                 // The backup gets older, and its last run may be among the tasks of that node.
                 let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
-                context.mark_unknown_until_checked(format!("backup/guest/{}", guest.id), why);
+                context.mark_unknown_until_checked(name(), why);
             }
             continue;
         };
@@ -90,9 +90,15 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
     whole
 }
 
-fn is_checked(context: &PollContext, guest: &Guest<'_>) -> bool {
+fn selection(context: &PollContext, guest: &Guest<'_>) -> Selection {
     let guests = &context.settings.guests;
-    guest.is_in(&guests.include) && !guest.is_in(&guests.exclude) && !excluded(context, guest)
+    if excluded(context, guest) {
+        return Selection::Excluded;
+    }
+    match (guests.include.for_every_name(), guests.exclude.for_every_name()) {
+        (Some(true), Some(false)) => Selection::Wanted,
+        _ => guest.selection(&guest.names(), guests),
+    }
 }
 
 fn unread(context: &mut PollContext, node: &str, error: &Error) {
