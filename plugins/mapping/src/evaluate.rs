@@ -314,7 +314,11 @@ fn judged<'n, 'a>(field: &Field, item: &'n Node<'a>) -> Option<Judged<'n, 'a>> {
 /// Says which value a path has.
 fn stated(path: &Path, value: Found<'_, '_>) -> String {
     let value = shortened(&value.to_json());
-    if path.is_step("$value") { format!("it is {value}") } else { format!("{:?} is {value}", path.written) }
+    match path.written.as_str() {
+        "$value" => format!("it is {value}"),
+        quoted if quoted.contains('"') => format!("{quoted} is {value}"),
+        plain => format!("{plain:?} is {value}"),
+    }
 }
 
 /// Returns the value of a field. A comparison yields a boolean, which is neither text nor number. Like upstream, it is

@@ -376,6 +376,7 @@ fn every_field_is_read() {
 fn a_status_that_is_not_ok_has_a_reason() {
     let by_status = r#"{"fields":{"name":"n","healthy":"state.word","errorMessage":"m"}}"#;
     let by_values = r#"{"fields":{"name":"$key","severity":"$value"}}"#;
+    let by_key = r#"{"fields":{"name":"n","healthy":"\"check.status\""}}"#;
     let by_both = r#"{"fields":{"name":"n","healthy":"h","severity":"s"}}"#;
     let by_bounds = r#"{"fields":{"name":"n","healthy":"up",
         "severity":{"warning":{"field":"q","moreThan":5},"critical":{"field":"q","moreThan":9}}}}"#;
@@ -392,6 +393,7 @@ fn a_status_that_is_not_ok_has_a_reason() {
         ),
         (by_both, r#"[{"n":"a","h":true,"s":"critical","s":null}]"#, Some(r#""s" is "critical""#)),
         (by_both, r#"[{"n":"a","h":true,"s":null}]"#, None),
+        (by_key, r#"[{"n":"a","check.status":"DOWN"}]"#, Some(r#""check.status" is "DOWN""#)),
         (by_values, r#"{"a":"down"}"#, Some(r#"it is "down""#)),
         (by_values, r#"{"a":1}"#, Some("it is 1")),
         (by_bounds, r#"[{"n":"a","up":true,"q":7}]"#, Some(r#""q" is 7"#)),
