@@ -46,7 +46,7 @@ TAKEN = {
     "teams": [(202, ""), (200, "1"), (202, '{"runId": "8"}')],
     "gotify": [(200, '{"id": 5, "appid": 1}')],
     "pushover": [(200, '{"status": 1, "request": "r"}')],
-    "pagerduty": [(202, '{"status": "success", "dedup_key": "k"}')],
+    "pagerduty": [(202, '{"status": "success", "dedup_key": "k"}'), (202, '{"message": "Event processed"}'), (202, "")],
 }
 PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head></html>"
 # Answers to a message that was not taken, and whether another attempt can succeed (transient), an operator must correct
@@ -81,7 +81,7 @@ NOT_TAKEN = {
         (200, "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 413 with ContextId x", "permanent"),
         (200, "Summary or Text is required.", "misconfigured"),
     ],
-    "gotify": [(200, '{"id": "x"}', "misconfigured"), (401, '{"error": "Unauthorized"}', "misconfigured")],
+    "gotify": [(200, '{"ok": true}', "misconfigured"), (401, '{"error": "Unauthorized"}', "misconfigured")],
     "pushover": [
         (200, '{"status": 0}', "misconfigured"),
         (400, '{"token": "invalid", "errors": ["application token is invalid"], "status": 0}', "misconfigured"),
@@ -90,6 +90,7 @@ NOT_TAKEN = {
     ],
     "pagerduty": [
         (200, "{}", "misconfigured"),
+        (202, PAGE, "misconfigured"),
         (400, '{"status": "invalid event", "errors": ["Invalid routing key"]}', "misconfigured"),
         (429, "", "transient"),
     ],

@@ -58,7 +58,9 @@ fn send(path: &str, alert: &Alert) -> Result<(), CallError> {
 /// Fails if an event was not taken. A wrong routing key can be corrected; other events that are refused cannot.
 fn taken(response: http::Response) -> Result<(), CallError> {
     let is_key = response.status() == 400 && response.text().to_lowercase().replace('_', " ").contains("routing key");
-    let result = response.confirmed("PagerDuty", |_, answer| answer["status"] == "success").map(drop);
+    // The status 202 alone says it; only what answers instead of PagerDuty would send a page with it.
+    let is_accepted = response.status() == 202 && !response.is_page();
+    let result = response.confirmed("PagerDuty", |_, answer| is_accepted || answer["status"] == "success").map(drop);
     if is_key { result.map_err(CallError::into_misconfigured) } else { result }
 }
 
