@@ -73,7 +73,6 @@ async fn pmg_reports_each_fault_and_nothing_else() {
                 "cluster warning: not synchronised with the others: pmg3*",
                 "certificate/pmg3 is not there",
                 "certificate/pmg3 is kept",
-                "subscription/pmg3 is kept",
             ],
         ),
         (
