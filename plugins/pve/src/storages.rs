@@ -46,7 +46,7 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
     };
     let all = storages.len();
     let (storages, others): (Vec<&Storage>, Vec<&Storage>) = storages.iter().partition(named);
-    // A shared storage is one dependency, whichever node includes it.
+    // A shared storage is one dependency for all nodes.
     let included: BTreeSet<String> = match others.is_empty() {
         true => BTreeSet::new(),
         false => storages.iter().map(|storage| storage.dependency()).collect(),
