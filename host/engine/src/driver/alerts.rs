@@ -10,6 +10,7 @@ use model::{
 };
 use notify::{Action, Input, MAX_OPEN, Now, Outcome, Polled, Trouble};
 use scheduler::Finish;
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 /// Changes of alerts with their events.
@@ -86,8 +87,7 @@ impl Driver {
     fn drain_alerts(&mut self) -> AlertStep {
         let clock = self.wiring.clock;
         // Most reports change no alert.
-        let mut drained = None;
-        let mut at = move || *drained.get_or_insert_with(|| clock.wall());
+        let at = LazyCell::new(move || clock.wall());
         let mut step = AlertStep::default();
         for action in self.notifier.drain() {
             let kind = match action {
@@ -110,11 +110,11 @@ impl Driver {
                     EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
                 }
                 Action::Notify(notification) => {
-                    self.deliver(Delivery::new(notification, at()), &mut step);
+                    self.deliver(Delivery::new(notification, *at), &mut step);
                     continue;
                 }
             };
-            step.events.push(Event { at: at(), kind });
+            step.events.push(Event { at: *at, kind });
         }
         step
     }

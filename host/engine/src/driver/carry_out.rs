@@ -7,6 +7,7 @@ use crate::read_model::Publication;
 use crate::schedule_time::to_wall;
 use model::{AlertChange, DeploymentReport, Event, EventKind, Failure, Moment, Observed, TargetId};
 use scheduler::{Action, Input, MAX_UNWRITTEN};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Changes, Commit, StoredSchedule};
@@ -68,8 +69,7 @@ impl Driver {
     fn gather(&mut self, steps: &mut BTreeMap<TargetId, Step>) {
         let clock = self.wiring.clock;
         // Most turns have no event.
-        let mut drained = None;
-        let mut at = move || *drained.get_or_insert_with(|| clock.wall());
+        let at = LazyCell::new(move || clock.wall());
         for action in self.scheduler.drain() {
             match action {
                 Action::Start(target, due) => self.start(&target, due),
@@ -79,14 +79,14 @@ impl Driver {
                     }
                 }
                 Action::Emit(kind) => match kind.target().cloned() {
-                    Some(target) => steps.entry(target).or_default().events.push(Event { at: at(), kind }),
+                    Some(target) => steps.entry(target).or_default().events.push(Event { at: *at, kind }),
                     None => {
                         if matches!(kind, EventKind::PluginQuarantined { .. } | EventKind::PluginReleased { .. }) {
                             self.plugins_changed = true;
                         }
                         let failure = steps.values().find_map(|step| step.finished.as_ref()?.failure.as_ref());
                         log::of_plugin(&kind, &self.wiring.plugins, failure);
-                        self.wiring.store.writer().event(Event { at: at(), kind });
+                        self.wiring.store.writer().event(Event { at: *at, kind });
                     }
                 },
                 Action::Persist { target, urgent } => steps.entry(target).or_default().urgent |= urgent,

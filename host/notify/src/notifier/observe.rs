@@ -125,7 +125,7 @@ impl Notifier {
         for subject in subjects {
             self.place(&subject, reading);
             match subject.dependency_name().map(|name| reading.health(name)) {
-                Some(Health::Missing(_)) if missing_after.is_none() && self.only_misses(&subject, warns) => {
+                Some(Health::Missing(_)) if missing_after.is_none() && self.is_only_missing(&subject, warns) => {
                     self.end(&subject, Resolution::Disabled, now);
                 }
                 Some(Health::Missing(since)) => self.miss(&subject, since, now),
@@ -199,9 +199,8 @@ impl Notifier {
         }
     }
 
-    /// Whether an alert says only that its dependency is no longer reported: before that, nothing that alerts was
-    /// wrong.
-    fn only_misses(&self, subject: &Subject, warns: bool) -> bool {
+    /// Whether an alert says only that its dependency is no longer reported: it had no alert before.
+    fn is_only_missing(&self, subject: &Subject, warns: bool) -> bool {
         let is_warning = |record: &AlertRecord| record.status == Status::Warning && !warns;
         self.alerts.get(subject).is_some_and(|alert| alert::is_absence(&alert.record) && is_warning(&alert.record))
     }

@@ -165,7 +165,7 @@ fn never_is_never() {
 }
 
 #[test]
-fn an_alert_about_what_is_missing_ends_if_that_shall_never_alert() {
+fn an_alert_about_a_missing_dependency_ends_when_missing_after_becomes_never() {
     let mut world = world(&["a"]);
     confirm(&mut world, "a", Critical);
     world.observe("a", &[("web", Ok), ("db", Critical)]);
