@@ -81,7 +81,7 @@ NOT_TAKEN = {
         (200, "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 413 with ContextId x", "permanent"),
         (200, "Summary or Text is required.", "misconfigured"),
     ],
-    "gotify": [(200, '{"ok": true}', "misconfigured"), (401, '{"error": "Unauthorized"}', "misconfigured")],
+    "gotify": [(200, '{"id": "x"}', "misconfigured"), (401, '{"error": "Unauthorized"}', "misconfigured")],
     "pushover": [
         (200, '{"status": 0}', "misconfigured"),
         (400, '{"token": "invalid", "errors": ["application token is invalid"], "status": 0}', "misconfigured"),

@@ -42,7 +42,7 @@ impl Notifier for Gotify {
         request
             .header("x-gotify-key", http::secret("token"))
             .send()?
-            .confirmed("Gotify", |_, answer| !answer["id"].is_null())
+            .confirmed("Gotify", |_, answer| answer["id"].is_number())
             .map(drop)
     }
 }
