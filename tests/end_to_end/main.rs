@@ -6,6 +6,7 @@ mod access;
 mod alerting;
 mod command_line;
 mod configuring;
+mod correcting;
 mod defining;
 mod examples;
 mod notifying;

@@ -36,11 +36,11 @@ fn config(server: &Server, channel: &str) -> String {
     )
 }
 
-fn webhook(url: &str) -> String {
+pub(crate) fn webhook(url: &str) -> String {
     format!("[[channel]]\nname = \"ops\"\nkind = \"webhook\"\nurl = \"{url}\"\n")
 }
 
-fn deliveries(host: &Host, query: &str) -> Vec<Value> {
+pub(crate) fn deliveries(host: &Host, query: &str) -> Vec<Value> {
     host.get(&format!("/api/v1/deliveries?{query}"))["deliveries"].as_array().unwrap().clone()
 }
 

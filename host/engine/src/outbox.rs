@@ -7,8 +7,10 @@
 //! While the database accepts nothing, deliveries are sent after [`UNSTORED`]: a full disk must not silence the alert
 //! about it.
 
+mod catch_up;
 mod channel;
 mod progress;
+mod reduction;
 mod retries;
 mod sender;
 mod sessions;
@@ -288,6 +290,8 @@ impl Outbox {
                 None
             } else if delivery.state == DeliveryState::Delivered {
                 return Err(CommandError::Conflict(format!("notification {number} was delivered already")));
+            } else if delivery.state == DeliveryState::Replaced {
+                return Err(CommandError::Conflict(format!("notification {number} was replaced by later ones")));
             } else {
                 let waiting = DeliveryState::Waiting;
                 let mut renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
@@ -331,6 +335,7 @@ impl Outbox {
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
         let (mut attempts, mut expired) = (Vec::new(), Vec::new());
         let mut next = now.after(LONGEST_WAIT);
+        self.catch_up(now);
         for channel in self.state().channels.values_mut() {
             expired.extend(channel.take_expired(|delivery| wall.since(delivery.created) >= EXPIRES));
             match channel.due(now) {

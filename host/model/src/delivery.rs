@@ -12,11 +12,13 @@ pub enum DeliveryState {
     Delivered,
     /// It is not tried any more.
     Undeliverable,
+    /// It is not sent, because later notifications of the channel say what is still true of it.
+    Replaced,
 }
 
 impl DeliveryState {
     /// All states.
-    pub const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Undeliverable];
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Delivered, Self::Undeliverable, Self::Replaced];
 
     /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
@@ -24,6 +26,7 @@ impl DeliveryState {
             Self::Waiting => "waiting",
             Self::Delivered => "delivered",
             Self::Undeliverable => "undeliverable",
+            Self::Replaced => "replaced",
         }
     }
 

@@ -1,8 +1,9 @@
 //! The queue and the state of one channel. Pure: it takes the time and returns what is due.
 
+use super::reduction::reduce;
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
-use model::{ChannelState, Delivery, Moment, Timestamp};
+use model::{ChannelState, Delivery, DeliveryState, Moment, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -108,6 +109,27 @@ impl Channel {
             self.queue.iter().filter(|(number, queued)| Some(**number) != first && is_expired(&queued.delivery));
         let numbers: Vec<u64> = expired.map(|(number, _)| *number).collect();
         numbers.iter().filter_map(|number| self.queue.remove(number)).map(|queued| queued.delivery).collect()
+    }
+
+    /// Reduces what waits to what is still true, if the channel failed for a while and is tried again now. Returns the
+    /// deliveries that changed. They are not sent before they are on disk or `unstored`.
+    pub(super) fn catch_up(&mut self, now: Moment, unstored: Moment) -> Vec<Delivery> {
+        let is_tried_again =
+            |first: &Queued| first.at <= now && first.unstored.is_none() && first.delivery.attempts > 0;
+        let first = self.queue.values().next();
+        if self.is_busy || !self.is_in_trouble || !first.is_some_and(is_tried_again) {
+            return Vec::new();
+        }
+        let changed = reduce(&self.queue.values().map(|queued| &queued.delivery).collect::<Vec<_>>());
+        for delivery in &changed {
+            let number = delivery.notification.number;
+            if delivery.state == DeliveryState::Replaced {
+                self.queue.remove(&number);
+            } else if let Some(queued) = self.queue.get_mut(&number) {
+                (queued.delivery, queued.unstored) = (delivery.clone(), Some(unstored));
+            }
+        }
+        changed
     }
 
     /// Makes all deliveries due.

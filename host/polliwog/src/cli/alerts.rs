@@ -73,7 +73,7 @@ pub(crate) enum ChannelCommand {
         #[arg(long)]
         channel: Option<String>,
         /// Only those in this state
-        #[arg(long, value_parser = ["waiting", "delivered", "undeliverable"])]
+        #[arg(long, value_parser = ["waiting", "delivered", "undeliverable", "replaced"])]
         state: Option<String>,
     },
     /// Try a notification again, at once

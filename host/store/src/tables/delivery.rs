@@ -129,7 +129,7 @@ pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Re
     let sql = "INSERT INTO delivery (number, channel, state, created, attempts, last_attempt, next_attempt, error, notification, progress)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
                ON CONFLICT (number) DO UPDATE SET state = ?3, created = ?4, attempts = ?5, last_attempt = ?6, next_attempt = ?7,
-                                                  error = ?8, progress = ?10";
+                                                  error = ?8, notification = ?9, progress = ?10";
     connection.prepare_cached(sql)?.execute(params![
         number,
         notification.channel,

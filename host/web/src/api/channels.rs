@@ -218,8 +218,9 @@ async fn deliveries(State(shared): State<Shared>, query: Queried<DeliveriesQuery
     if !(1..=PAGE).contains(&limit) {
         return Err(wrong("limit", format!("limit must be 1 to {PAGE}")));
     }
-    let unknown =
-        |word: &String| wrong("state", format!("unknown state {word:?}; use waiting, delivered or undeliverable"));
+    let unknown = |word: &String| {
+        wrong("state", format!("unknown state {word:?}; use waiting, delivered, undeliverable or replaced"))
+    };
     let state = state.map(|word| DeliveryState::from_word(&word).ok_or_else(|| unknown(&word))).transpose()?;
     let is_number = |text: &String| (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let before = match cursor {

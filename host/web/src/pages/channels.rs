@@ -117,7 +117,7 @@ fn table_of_deliveries(deliveries: &[Delivery]) -> Markup {
                 td.number { (delivery.attempts) }
                 td { (alerts(delivery)) }
                 td {
-                    @if delivery.state != DeliveryState::Delivered {
+                    @if matches!(delivery.state, DeliveryState::Waiting | DeliveryState::Undeliverable) {
                         (Command::new("Retry", "POST", &format!("/api/v1/deliveries/{}/retry", delivery.notification.number))
                             .title("Try it again now").button())
                     }
@@ -130,6 +130,7 @@ fn table_of_deliveries(deliveries: &[Delivery]) -> Markup {
 fn state(delivery: &Delivery) -> Markup {
     let class = match delivery.state {
         DeliveryState::Delivered => "ok",
+        DeliveryState::Replaced => "unknown",
         DeliveryState::Waiting if delivery.error.is_none() => "unknown",
         DeliveryState::Waiting => "warning",
         DeliveryState::Undeliverable => "critical",

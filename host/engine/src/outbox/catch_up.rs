@@ -1,0 +1,35 @@
+//! Channels that are tried again after a while.
+
+use super::{Outbox, UNSTORED};
+use crate::message::Message;
+use model::{AlertChange, Moment};
+use notify::MAX_OPEN;
+
+impl Outbox {
+    /// Spares channels in trouble that are tried again the news that later news replace.
+    pub(super) fn catch_up(&self, now: Moment) {
+        let mut changes = Vec::new();
+        {
+            let mut state = self.state();
+            let super::State { channels, reports, .. } = &mut *state;
+            for (name, channel) in channels {
+                let before = channel.count();
+                let changed = channel.catch_up(now, now.after(UNSTORED));
+                changes.extend(changed.into_iter().map(|delivery| AlertChange::Deliver(Box::new(delivery))));
+                let left = channel.count();
+                if left < before {
+                    let count = before - left;
+                    tracing::info!(
+                        "channel {name}: {count} notifications are not sent, because later ones replace them"
+                    );
+                }
+                if left < before && before >= MAX_OPEN {
+                    reports.push(Message::Undelivered(name.clone(), left));
+                }
+            }
+        }
+        if !changes.is_empty() {
+            self.write_changes(changes, Vec::new(), || {});
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a channel that took nothing for a while still has to hear.
+
+use model::{AlertEvent, Delivery, DeliveryState, NotifiedAlert};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most alerts of a notification.
+const LISTED: usize = 100;
+/// Why a delivery is not sent.
+const REPLACED: &str = "later notifications say what is still true of it";
+
+/// Reduces deliveries that wait, in their order, to what is still true. Returns those that change.
+///
+/// Of each alert, only the last news is kept. The ends of alerts become one notification, in the last delivery that
+/// consists of such. A delivery without news is [`DeliveryState::Replaced`] and keeps its alerts for readers. What a
+/// receiver took or refused already stays as it is.
+pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
+    let mut last = BTreeMap::new();
+    for (place, delivery) in waiting.iter().enumerate() {
+        last.extend(delivery.rest().alerts.into_iter().map(|alert| (alert.fingerprint, place)));
+    }
+    let mut kept: Vec<Delivery> = waiting.iter().map(|delivery| (*delivery).clone()).collect();
+    for (place, delivery) in kept.iter_mut().enumerate() {
+        let known = known(delivery);
+        let is_kept = |alert: &NotifiedAlert| known.contains(&alert.fingerprint) || last[&alert.fingerprint] == place;
+        delivery.notification.alerts.retain(is_kept);
+    }
+    gather_ends(&mut kept);
+    let change = |(before, after): (&&Delivery, Delivery)| {
+        if after.notification.alerts.is_empty() {
+            let (state, error) = (DeliveryState::Replaced, Some(REPLACED.to_owned()));
+            return Some(Delivery { state, error, next_attempt: None, ..(*before).clone() });
+        }
+        (after != **before).then_some(after)
+    };
+    waiting.iter().zip(kept).filter_map(change).collect()
+}
+
+/// Moves the ends of alerts into the last delivery that consists of such.
+fn gather_ends(deliveries: &mut [Delivery]) {
+    let consists_of_ends = |delivery: &Delivery| {
+        let alerts = &delivery.notification.alerts;
+        delivery.progress.is_empty() && !alerts.is_empty() && alerts.iter().all(is_end)
+    };
+    let Some(place) = deliveries.iter().rposition(consists_of_ends) else { return };
+    let mut summary = deliveries[place].notification.clone();
+    for (_, delivery) in deliveries.iter_mut().enumerate().filter(|(other, _)| *other != place) {
+        let known = known(delivery);
+        let notification = &mut delivery.notification;
+        let mut free = LISTED.saturating_sub(summary.alerts.len());
+        let is_moved = |alert: &mut NotifiedAlert| {
+            let is_moved = free > 0 && is_end(alert) && !known.contains(&alert.fingerprint);
+            free -= usize::from(is_moved);
+            is_moved
+        };
+        let moved: Vec<NotifiedAlert> = notification.alerts.extract_if(.., is_moved).collect();
+        if moved.is_empty() {
+            continue;
+        }
+        summary.alerts.extend(moved);
+        summary.group.retain(|label| notification.group.contains(label));
+        if notification.alerts.is_empty() {
+            summary.omitted = summary.omitted.saturating_add(notification.omitted);
+        }
+    }
+    summary.alerts.sort_by_key(|alert| alert.since);
+    deliveries[place].notification = summary;
+}
+
+fn is_end(alert: &NotifiedAlert) -> bool {
+    alert.event == AlertEvent::Resolved
+}
+
+/// The fingerprints of the alerts whose outcome is known.
+fn known(delivery: &Delivery) -> BTreeSet<String> {
+    delivery.progress.iter().map(|alert| alert.fingerprint.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sample_notification;
+    use model::{AlertProgress, Timestamp};
+
+    /// A delivery with alerts such as `+db` (it fires) and `-db` (it is over). The outcome of those after `=` is known.
+    fn delivery(number: u64, alerts: &str) -> Delivery {
+        let at = Timestamp::from_millis(i64::try_from(number).unwrap());
+        let mut delivery = Delivery::new(sample_notification("ops", (AlertEvent::Firing, 1), at), at);
+        delivery.notification.number = number;
+        let sample = delivery.notification.alerts.remove(0);
+        for word in alerts.split_whitespace() {
+            let word = match word.strip_prefix('=') {
+                Some(known) => {
+                    delivery.progress.push(AlertProgress { fingerprint: known[1..].to_owned(), refused: None });
+                    known
+                }
+                None => word,
+            };
+            let event = if word.starts_with('-') { AlertEvent::Resolved } else { AlertEvent::Firing };
+            let fingerprint = word[1..].to_owned();
+            delivery.notification.alerts.push(NotifiedAlert { fingerprint, event, since: at, ..sample.clone() });
+        }
+        delivery
+    }
+
+    /// What the deliveries say after [`reduce`], as in [`delivery`]; `.` for one that is replaced.
+    fn reduced(deliveries: &[Delivery]) -> Vec<String> {
+        let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
+        let now = |delivery: &Delivery| {
+            let is_same = |after: &&Delivery| after.notification.number == delivery.notification.number;
+            let after = changed.iter().find(is_same).unwrap_or(delivery);
+            assert_eq!(after.notification.id, delivery.notification.id);
+            if after.state == DeliveryState::Replaced {
+                assert_eq!(after.notification, delivery.notification);
+                return ".".to_owned();
+            }
+            let word = |alert: &NotifiedAlert| {
+                let known = if known(after).contains(&alert.fingerprint) { "=" } else { "" };
+                format!("{known}{}{}", if is_end(alert) { "-" } else { "+" }, alert.fingerprint)
+            };
+            after.notification.alerts.iter().map(word).collect::<Vec<_>>().join(" ")
+        };
+        deliveries.iter().map(now).collect()
+    }
+
+    #[test]
+    fn of_each_alert_only_the_last_news_waits_and_the_ends_are_one_notification() {
+        let cases: &[(&[&str], &[&str])] = &[
+            (&["+a", "+b"], &["+a", "+b"]),
+            (&["+a", "-a"], &[".", "-a"]),
+            (&["+a", "+b", "-a", "-b"], &[".", ".", ".", "-a -b"]),
+            (&["+a", "-a", "+a"], &[".", ".", "+a"]),
+            (&["+a", "+a"], &[".", "+a"]),
+            (&["+a +b", "-a", "+c", "-c"], &["+b", ".", ".", "-a -c"]),
+            (&["-a", "+b", "-c +d"], &["-a -c", "+b", "+d"]),
+            // Each says what fires as well: none consists of ends.
+            (&["-a +b", "-c +d"], &["-a +b", "-c +d"]),
+            // The receiver took one of two: its end is news, and so is the other one.
+            (&["=+a +b", "-a", "-b"], &["=+a", ".", "-a -b"]),
+            (&["=-a -b", "-c"], &["=-a", "-b -c"]),
+            (&["=+a +b", "+a"], &["=+a +b", "+a"]),
+        ];
+        for (before, after) in cases {
+            let deliveries: Vec<Delivery> =
+                (1..).zip(*before).map(|(number, alerts)| delivery(number, alerts)).collect();
+            assert_eq!(reduced(&deliveries), *after, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn a_notification_of_ends_has_what_its_alerts_share_and_not_more_than_others() {
+        let (first, many) = ("-a", (0..100).map(|number| format!("-{number}")).collect::<Vec<_>>().join(" "));
+        assert_eq!(reduced(&[delivery(1, first), delivery(2, &many)])[0], first);
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut deliveries = [delivery(1, "-a"), delivery(2, "-b")];
+        deliveries[0].notification.group = vec![label("target", "one"), label("site", "x")];
+        deliveries[0].notification.omitted = 7;
+        deliveries[1].notification.group = vec![label("target", "two"), label("site", "x")];
+        let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
+        let summary = &changed[1].notification;
+        assert_eq!((&summary.group[..], summary.omitted), (&[label("site", "x")][..], 7));
+        assert_eq!(reduced(&[delivery(1, "+a")]), ["+a"]);
+        assert_eq!(reduce(&[]), []);
+    }
+}

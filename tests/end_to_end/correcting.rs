@@ -1,0 +1,81 @@
+//! A channel that is corrected after its notifications have waited.
+
+use crate::notifying::{deliveries, switched, webhook};
+use crate::operating::target;
+use crate::receiver::Receiver;
+use crate::support::{Host, Server, TOKEN, folder, get, ok, until};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+#[test]
+fn a_corrected_channel_hears_what_still_fires_and_once_what_ended() {
+    correct_a_channel(|host, folder, config| {
+        Host::configure(folder, config);
+        host
+    });
+}
+
+#[test]
+fn a_channel_that_is_corrected_while_the_host_is_down_hears_the_same() {
+    correct_a_channel(|host, folder, config| {
+        host.kill();
+        Host::start(folder, config)
+    });
+}
+
+fn correct_a_channel(correct: impl FnOnce(Host, &Path, &str) -> Host) {
+    let (_keep, folder) = folder();
+    let [one, two, three] = ["one", "two", "three"].map(|name| folder.join(name));
+    let routes = [("/one", &one), ("/two", &two), ("/three", &three)];
+    let server = Server::start(routes.map(|(path, file)| (path, switched(file, "path"))).into());
+    let receiver = Receiver::start(Arc::new(|_, received| {
+        let unknown = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec();
+        Some(if received.path == "/right" { ok("ok") } else { unknown })
+    }));
+    let targets = ["one", "two", "three"].map(|id| target(id, &server.url(&format!("/{id}")), "")).concat();
+    let config = |path: &str| {
+        format!(
+            "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{targets}{}[[route]]\n\
+             channels = [\"ops\"]\ngroup_wait = \"0s\"\ngroup_interval = \"0s\"\n",
+            webhook(&receiver.url(path))
+        )
+    };
+    let host = Host::start(&folder, &config("/wrong"));
+    let made = |count: usize| until("a notification", || deliveries(&host, "channel=ops").len(), |seen| *seen == count);
+    fs::write(&one, "").unwrap();
+    made(1);
+    let is_refused = |all: &Vec<Value>| all.iter().any(|found| found["error"].to_string().contains("404"));
+    until("it is refused", || deliveries(&host, "state=waiting"), is_refused);
+    fs::remove_file(&one).unwrap();
+    made(2);
+    fs::write(&two, "").unwrap();
+    made(3);
+    fs::remove_file(&two).unwrap();
+    made(4);
+    fs::write(&three, "").unwrap();
+    made(5);
+    let host = correct(host, &folder, &config("/right"));
+    let delivered = || deliveries(&host, "state=delivered");
+    until("what is true is delivered", delivered, |all| all.len() == 2);
+    assert_eq!(deliveries(&host, "state=waiting"), Vec::<Value>::new());
+    let told: Vec<Value> = receiver.all().iter().filter(|told| told.path == "/right").map(|told| told.json()).collect();
+    let alerts = |told: &Value| -> Vec<String> {
+        let word =
+            |alert: &Value| format!("{} {}", alert["event"].as_str().unwrap(), alert["targetId"].as_str().unwrap());
+        told["alerts"].as_array().unwrap().iter().map(word).collect()
+    };
+    assert_eq!(
+        told.iter().map(alerts).collect::<Vec<_>>(),
+        [vec!["resolved one", "resolved two"], vec!["firing three"]]
+    );
+    let replaced = deliveries(&host, "state=replaced");
+    assert_eq!(replaced.len(), 3, "{replaced:?}");
+    assert!(replaced[0]["error"].as_str().unwrap().contains("later notifications"), "{replaced:?}");
+    let retry = host.command(&folder, &["channel", "retry", &replaced[0]["number"].to_string()]);
+    assert!(retry.0 == 1 && retry.2.contains("was replaced by later ones"), "{retry:?}");
+    let (_, page) = get(&host.api, "/channels", Some(TOKEN));
+    assert!(page.contains("replaced"), "{page}");
+    assert_eq!(host.terminate(), 0);
+}
