@@ -165,7 +165,7 @@ fn health(DependencyState { record, volatile }: &DependencyState) -> Health {
     }
     match record.reported.status {
         _ if volatile.is_expired => Health::Unknown,
-        _ if record.reported.skipped => Health::Healthy,
+        _ if record.reported.skipped => Health::Skipped,
         Status::Ok => Health::Healthy,
         Status::Unknown => Health::Unknown,
         status @ (Status::Warning | Status::Critical) => Health::Unhealthy(status),
@@ -177,7 +177,7 @@ impl Reading for KnownReading<'_> {
         let findings = self.known.dependencies.iter().filter_map(|dependency| {
             let reported = &dependency.record.reported;
             match health(dependency) {
-                Health::Healthy | Health::Gone => None,
+                Health::Healthy | Health::Skipped | Health::Gone => None,
                 health => Some(Finding {
                     dependency: &reported.name,
                     health,

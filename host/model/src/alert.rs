@@ -159,6 +159,10 @@ impl AlertState {
 pub enum Resolution {
     /// The subject is healthy again.
     Recovered,
+    /// The dependency has a warning, for which no alerts are wanted.
+    Eased,
+    /// The check of the dependency is skipped on purpose.
+    Skipped,
     /// The dependency is no longer reported, and an operator dismissed it.
     Missing,
     /// The dependency was removed from its source on purpose.
@@ -171,12 +175,15 @@ pub enum Resolution {
 
 impl Resolution {
     /// All reasons.
-    pub const ALL: [Self; 5] = [Self::Recovered, Self::Missing, Self::Gone, Self::Removed, Self::Disabled];
+    pub const ALL: [Self; 7] =
+        [Self::Recovered, Self::Eased, Self::Skipped, Self::Missing, Self::Gone, Self::Removed, Self::Disabled];
 
     /// Returns the name used in API and files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
+            Self::Eased => "eased",
+            Self::Skipped => "skipped",
             Self::Missing => "missing",
             Self::Gone => "gone",
             Self::Removed => "removed",

@@ -106,7 +106,7 @@ impl Alert {
             Health::Missing(_) => is_absence(&self.record),
             Health::Unhealthy(found) => of(found),
             Health::Unknown => of(Status::Unknown),
-            Health::Healthy | Health::Gone => false,
+            Health::Healthy | Health::Skipped | Health::Gone => false,
         };
         is_settled && is_same && ancestors.is_empty()
     }

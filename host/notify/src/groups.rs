@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The limit on undelivered notifications of a channel. Beyond it, alerts wait here: what is then sent is their state
 /// at that time.
 pub const MAX_OPEN: usize = 100;
-/// Most groups of a route that are notified separately within [`MINUTE`]. More become one notification.
+/// Most groups of a route that are notified separately within [`MINUTE`], however often. More become one notification.
 const STORM: usize = 10;
 /// The shortest time between two notifications of a route in a storm.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -101,8 +101,8 @@ impl Group {
 #[derive(Debug, Default)]
 struct Lane {
     waiting: BTreeSet<GroupKey>,
-    /// The notifications of the last minute.
-    sent: VecDeque<Moment>,
+    /// The notifications of the last minute, and their groups.
+    sent: VecDeque<(Moment, GroupKey)>,
 }
 
 /// All groups.
@@ -197,11 +197,13 @@ impl Groups {
     fn take_lane(&mut self, id: &(String, String), keys: Vec<GroupKey>, now: Moment) -> Vec<Batch> {
         let undelivered = self.undelivered.get(&id.0).copied().unwrap_or(0);
         let lane = self.lanes.entry(id.clone()).or_default();
-        while lane.sent.front().is_some_and(|sent| now.since(*sent) >= MINUTE) {
+        while lane.sent.front().is_some_and(|(sent, _)| now.since(*sent) >= MINUTE) {
             lane.sent.pop_front();
         }
-        let is_storm = lane.waiting.len() > STORM || lane.sent.len() + keys.len() > STORM;
-        let last = lane.sent.back().copied();
+        // Often news of few groups are no storm: their own wait bounds them.
+        let recent: BTreeSet<&GroupKey> = lane.sent.iter().map(|(_, key)| key).chain(&keys).collect();
+        let is_storm = lane.waiting.len() > STORM || recent.len() > STORM;
+        let last = lane.sent.back().map(|(sent, _)| *sent);
         let later = if undelivered >= MAX_OPEN { Some(now.after(FULL)) } else { None };
         let later = later.max(last.filter(|_| is_storm).map(|last| last.after(MINUTE)));
         if let Some(later) = later {
@@ -221,7 +223,7 @@ impl Groups {
             batches = vec![Batch { key, members }];
         }
         let lane = self.lanes.entry(id.clone()).or_default();
-        lane.sent.extend(batches.iter().map(|_| now));
+        lane.sent.extend(batches.iter().map(|batch| (now, batch.key.clone())));
         batches
     }
 

@@ -84,8 +84,10 @@ pub struct TargetSpec {
 pub enum Health {
     /// The dependency is critical or has a warning, which the status says.
     Unhealthy(Status),
-    /// The dependency works, or its check was skipped on purpose.
+    /// The dependency works.
     Healthy,
+    /// The check of the dependency was skipped on purpose.
+    Skipped,
     /// The last report does not say.
     Unknown,
     /// The dependency is no longer reported, since this time.

@@ -54,7 +54,7 @@ fn two_reports_confirm_and_two_end_an_alert() {
     assert_eq!(world.state(&subject), Some(AlertState::Resolved));
     world.advance(300);
     let last = world.heard.last().unwrap();
-    assert_eq!((last.summary.as_str(), last.status), ("recovered after 15 s", Ok));
+    assert_eq!((last.summary.as_str(), last.status), ("only a warning now, after 15 s", Warning));
     assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
     let announced = [Action::Firing(subject.clone()), Action::Resolved(subject)];
     assert_eq!(world.announced, announced);
@@ -280,6 +280,39 @@ fn a_storm_is_one_notification_a_minute() {
     names.iter().for_each(|name| world.observe(name, &[("db", Critical)]));
     world.advance(600);
     assert_eq!((world.notifications.len(), world.heard.len()), (100, 10_000));
+}
+
+#[test]
+fn the_end_of_an_alert_says_how_it_ended() {
+    for (status, summary) in [(Ok, "recovered after 1 min"), (Warning, "only a warning now, after 1 min")] {
+        let mut world = world(&["a"]);
+        confirm(&mut world, "a", Critical);
+        world.advance(60);
+        confirm(&mut world, "a", status);
+        world.advance(600);
+        let last = world.heard.last().unwrap();
+        assert_eq!((last.event, last.summary.as_str(), last.status), (Resolved, summary, status));
+    }
+}
+
+#[test]
+fn often_news_of_one_group_hold_back_no_other() {
+    let mut route = one_route();
+    route[0].group_wait = Duration::from_millis(500);
+    let mut world = World::new(settings(route), vec![target("a"), target("b")]);
+    for number in 0..14 {
+        let failed: Vec<(String, model::Status)> = (0..=number).map(|at| (format!("d{at}"), Critical)).collect();
+        let failed: Vec<(&str, model::Status)> = failed.iter().map(|(name, status)| (name.as_str(), *status)).collect();
+        for _ in 0..2 {
+            world.observe("a", &failed);
+        }
+        world.advance(2);
+    }
+    assert!(world.notifications.len() > 11, "{}", world.notifications.len());
+    world.news();
+    confirm(&mut world, "b", Critical);
+    world.advance(2);
+    assert_eq!(world.news(), heard(&[("b/db", Firing)]));
 }
 
 #[test]

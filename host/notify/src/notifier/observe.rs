@@ -12,6 +12,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long an alert that is pending waits for its dependency to be reported again, if missing ones do not alert.
+const FORGOTTEN: Duration = Duration::from_secs(15 * 60);
+
 /// An observation that something is wrong.
 struct Sign<'a> {
     status: Status,
@@ -111,7 +114,7 @@ impl Notifier {
             Health::Unhealthy(Status::Warning) if warns => Some(Proof::Reports),
             Health::Unknown => unknown_after.map(Proof::Lasting),
             Health::Missing(_) => missing_after.map(Proof::Lasting),
-            Health::Unhealthy(_) | Health::Healthy | Health::Gone => None,
+            Health::Unhealthy(_) | Health::Healthy | Health::Skipped | Health::Gone => None,
         };
         let mut findings = reading.findings();
         findings.retain(|finding| proof(finding.health).is_some());
@@ -133,7 +136,9 @@ impl Notifier {
                 Some(Health::Gone) => self.end(&subject, Resolution::Gone, now),
                 Some(Health::Unhealthy(Status::Critical)) => {}
                 Some(Health::Unhealthy(Status::Warning)) if warns => {}
-                Some(Health::Healthy | Health::Unhealthy(_)) => self.heal(&subject, Resolution::Recovered, now),
+                Some(Health::Healthy) => self.heal(&subject, Resolution::Recovered, now),
+                Some(Health::Skipped) => self.heal(&subject, Resolution::Skipped, now),
+                Some(Health::Unhealthy(_)) => self.heal(&subject, Resolution::Eased, now),
                 Some(Health::Unknown) | None => {}
             }
         }
@@ -168,10 +173,16 @@ impl Notifier {
         let Finding { dependency, health, message, link, .. } = finding;
         let subject = Subject::dependency(target, dependency);
         let open = self.alerts.get(&subject).filter(|alert| alert.is_open()).map(|alert| &*alert.record);
+        let is_pending = |record: &AlertRecord| record.state == AlertState::Pending && !alert::is_vague(record);
         let sign = match health {
             Health::Unhealthy(status) => Sign { status, title, message, link, proof },
             Health::Unknown if open.is_none_or(alert::is_vague) => {
                 Sign { status: Status::Unknown, title, message, link, proof }
+            }
+            // An alert that is pending waits for another report, or is confirmed if that lasts.
+            Health::Missing(_) if open.is_some_and(is_pending) => {
+                self.lose_sight(&subject, message, proof, now);
+                return Some(subject);
             }
             Health::Unknown => {
                 self.lose_sight(&subject, message, proof, now);
@@ -179,9 +190,6 @@ impl Notifier {
             }
             Health::Missing(since) if open.is_none_or(|record| record.state == AlertState::Pending) => {
                 let message = alert::absence(since, message);
-                if open.is_some_and(|record| !alert::is_vague(record)) {
-                    self.end(&subject, Resolution::Missing, now);
-                }
                 let (status, message) = (Status::Warning, Some(message.as_str()));
                 self.raise(&subject, Sign { status, title, message, link, proof }, now);
                 return Some(subject);
@@ -218,10 +226,13 @@ impl Notifier {
         }
     }
 
-    /// A dependency is no longer reported. That ends no alert that fires.
+    /// A dependency is no longer reported. That ends no alert that fires, and one that is pending only after a while.
     fn miss(&mut self, subject: &Subject, since: Timestamp, now: Now) {
         let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.is_open()) else { return };
-        alert.streak = 0;
+        if alert.record.state == AlertState::Firing {
+            alert.streak = 0;
+        }
+        let is_forgotten = alert.lasts_until.is_none() && now.wall.since(since) >= FORGOTTEN;
         match alert.record.state {
             AlertState::Firing if !alert::is_absence(&alert.record) => {
                 let message = alert::absence(since, alert.record.message.as_deref());
@@ -230,7 +241,9 @@ impl Notifier {
                 self.changed.insert(subject.clone());
                 self.unsettled.insert(subject.clone());
             }
-            AlertState::Pending if !alert::is_vague(&alert.record) => self.end(subject, Resolution::Missing, now),
+            AlertState::Pending if is_forgotten && !alert::is_vague(&alert.record) => {
+                self.end(subject, Resolution::Missing, now);
+            }
             _ => {}
         }
     }

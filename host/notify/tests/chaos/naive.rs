@@ -1,9 +1,13 @@
 //! A model of the notifier without its rules: which alerts fire after which reports.
 
-use crate::common::{Report, VAGUE_AFTER};
+use crate::common::{Report, START, VAGUE_AFTER};
 use crate::{DEPENDENCIES, REPORTS};
 use model::{Status, Subject, TargetId, Timestamp};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an alert that is not confirmed waits for a dependency that is no longer reported.
+const FORGOTTEN: Duration = Duration::from_secs(15 * 60);
 
 /// The facts in the reports about one subject.
 #[derive(Clone, Copy, Default)]
@@ -63,18 +67,21 @@ impl Naive {
             }
             false => self.count(itself, false, REPORTS),
         }
+        let since_start = now.since(Timestamp::from_millis(START));
         for name in DEPENDENCIES {
             let subject = Subject::dependency(target, name);
             match report.statuses.get(name) {
                 None => {
-                    // An alert that was not confirmed is forgotten, and one that was is not over.
+                    let is_said = report.missing.iter().any(|missing| missing == name);
                     if let Some(told) = self.told.get_mut(&subject) {
-                        if told.streak > 0 && !told.is_firing {
-                            told.vague_since = None;
+                        // One that was not confirmed is forgotten: reports call it missing since the start.
+                        let is_forgotten = !is_said && told.vague_since.is_none() && since_start >= FORGOTTEN;
+                        // An alert that fires is not over.
+                        if told.is_firing || is_forgotten {
+                            told.streak = 0;
                         }
-                        told.streak = 0;
                     }
-                    self.lose(subject, report.missing.iter().any(|missing| missing == name), now);
+                    self.lose(subject, is_said, now);
                 }
                 Some(Status::Unknown) => {
                     self.lose(subject, true, now);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The wall clock at the start of the process: 1 March 2026.
-const START: i64 = 1_772_323_200_000;
+pub(crate) const START: i64 = 1_772_323_200_000;
 
 /// How long an alert waits for one that explains it.
 pub(crate) const PARENT_WAIT: Duration = Duration::from_secs(30);

@@ -93,6 +93,37 @@ fn what_is_unknown_or_missing_for_long_alerts_once() {
 }
 
 #[test]
+fn a_failure_is_confirmed_although_reports_in_between_leave_it_out() {
+    for between in [&[][..], &["db"]] {
+        let mut world = world(&["a"]);
+        for _ in 0..2 {
+            observe(&mut world, &[("db", Critical), ("web", Ok)], &[]);
+            world.advance(5);
+            observe(&mut world, &[("web", Ok)], between);
+            world.advance(5);
+        }
+        world.advance(30);
+        assert_eq!(world.news(), heard(&[("a/db", Firing)]), "{between:?}");
+    }
+    // One failure, and then nothing: confirmed by time.
+    let mut world = world(&["a"]);
+    observe(&mut world, &[("db", Critical), ("web", Ok)], &[]);
+    for _ in 0..=lasting() / 60 + 2 {
+        world.advance(60);
+        observe(&mut world, &[("web", Ok)], &["db"]);
+    }
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    // A good report in between: it is not two in a row.
+    let mut world = self::world(&["a"]);
+    for status in [Critical, Ok, Critical, Ok] {
+        observe(&mut world, &[("db", status), ("web", Ok)], &[]);
+        world.advance(60);
+    }
+    assert_eq!(world.news(), []);
+}
+
+#[test]
 fn what_is_unknown_for_a_short_time_leaves_nothing() {
     let mut world = world(&["a"]);
     for _ in 0..4 {

@@ -266,6 +266,8 @@ fn silence_button(alert: &AlertRecord) -> Markup {
 fn ended(alerts: &[&AlertRecord]) -> Markup {
     let why = |resolution| match resolution {
         Resolution::Recovered => "recovered",
+        Resolution::Eased => "only a warning",
+        Resolution::Skipped => "its check is skipped",
         Resolution::Missing => "no longer reported",
         Resolution::Gone => "removed from its source",
         Resolution::Removed => "removed",
