@@ -302,9 +302,13 @@ fn alerts_that_were_taken_or_refused_are_not_sent_again_after_a_kill() {
     host.kill();
     gate.set(false);
     let host = Host::start(&folder, &config);
-    let delivered = until("it is delivered", || deliveries(&host, "state=delivered"), |all| all.len() == 1);
-    let error = delivered[0]["error"].as_str().unwrap();
+    let over = until("it is over", || deliveries(&host, "state=undeliverable"), |all| all.len() == 1);
+    let error = over[0]["error"].as_str().unwrap();
     assert!(error.starts_with("1 of 3 alerts refused: ") && error.contains("invalid"), "{error}");
+    let channel = || host.get("/api/v1/channels")["channels"][0].clone();
+    until("the channel has a problem", channel, |channel| channel["problem"].as_str().is_some_and(|why| why == error));
+    let alerts = || host.get("/api/v1/alerts?state=firing")["alerts"].to_string();
+    until("operators hear of it", alerts, |alerts| alerts.contains("1 of 3 alerts refused"));
     let keys: Vec<String> = receiver.all().iter().map(dedup_key).collect();
     assert_eq!(keys.len(), 4, "{keys:?}");
     assert_eq!(keys[2], keys[3], "only the alert without an answer is sent again");

@@ -176,9 +176,9 @@ impl Outbox {
                 let plugin = || plugins.get(&target.config.kind).cloned().map(Sender::Plugin);
                 let sender = target.account.clone().map(Sender::Mail).or_else(plugin);
                 let channel = state.channels.entry(id.to_string()).or_default();
-                let is_same = channel.runtime.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, target));
-                if !is_same {
-                    // A corrected address or secret is tried at once.
+                let is_same = channel.runtime.as_ref().map(|(before, _)| Arc::ptr_eq(before, target));
+                // A corrected address or secret is tried at once, also if it was corrected while the host was down.
+                if !is_same.unwrap_or(!channel.is_in_trouble) {
                     channel.hurry(self.0.parts.clock.now());
                 }
                 if let Some((before, earlier)) = channel.runtime.replace((target.clone(), sender)) {
@@ -367,11 +367,8 @@ impl Outbox {
         let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
         let failure = match result {
             Ok(refused) => {
-                let refused = refused.or_else(|| delivery.refusals());
-                if delivery.progress.len() == delivery.notification.alerts.len()
-                    && delivery.progress.iter().all(|alert| alert.refused.is_some())
-                {
-                    let why = refused.unwrap_or_default();
+                // An alert that was refused is lost.
+                if let Some(why) = delivery.refusals() {
                     self.failed(name, &why, true);
                     return self.give_up(delivery, why);
                 }

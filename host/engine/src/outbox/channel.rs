@@ -148,8 +148,8 @@ impl Channel {
         self.delivered += 1;
         self.failing = 0;
         self.last_success = Some(wall);
+        self.is_in_trouble = refused.is_some();
         self.problem = refused;
-        self.is_in_trouble = false;
     }
 
     /// Notes that the receiver took or refused an alert of a delivery: it works, although it may not take all at once.

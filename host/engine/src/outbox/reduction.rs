@@ -1,4 +1,4 @@
-//! What a channel that took nothing for a while still has to hear.
+//! The news that a channel still has to hear after a while in which it took nothing.
 
 use model::{AlertEvent, Delivery, DeliveryState, NotifiedAlert};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ mod tests {
         delivery
     }
 
-    /// What the deliveries say after [`reduce`], as in [`delivery`]; `.` for one that is replaced.
+    /// The news of the deliveries after [`reduce`], as in [`delivery`]; `.` for one that is replaced.
     fn reduced(deliveries: &[Delivery]) -> Vec<String> {
         let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
         let now = |delivery: &Delivery| {

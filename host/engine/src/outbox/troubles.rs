@@ -8,6 +8,7 @@ use notify::Trouble;
 
 impl Outbox {
     pub(super) fn succeeded(&self, name: &str, refused: Option<String>) {
+        let is_whole = refused.is_none();
         if let Some(why) = &refused {
             tracing::warn!("channel {name} delivers in part: {why}");
         }
@@ -18,8 +19,10 @@ impl Outbox {
             channel.succeeded(wall, refused);
             state.troubles.iter().any(|trouble| trouble.name == name)
         };
-        if had_problem {
+        if had_problem && is_whole {
             tracing::info!("channel {name} delivers again");
+        }
+        if had_problem || !is_whole {
             self.report_troubles();
         }
     }
