@@ -175,15 +175,64 @@ fn body(settings: &Settings, response: &Response) -> Option<Dependency> {
     if !settings.expects(response.status()) {
         return Some(unjudged(response.status()));
     }
-    let text = response.text();
-    let missing = settings.body_contains.iter().find(|wanted| !text.contains(wanted.as_str()));
-    let present = settings.body_excludes.iter().find(|unwanted| text.contains(unwanted.as_str()));
-    let checked = match (missing, present) {
-        (Some(wanted), _) => Dependency::critical("body", format!("the body does not contain {wanted:?}")),
-        (None, Some(unwanted)) => Dependency::critical("body", format!("the body contains {unwanted:?}")),
-        (None, None) => Dependency::ok("body"),
+    let text = PageText::of(response);
+    let missing = settings.body_contains.iter().find(|wanted| !text.contains(wanted));
+    let present = settings.body_excludes.iter().find(|unwanted| text.contains(unwanted));
+    let unclear = settings.body_excludes.iter().find(|unwanted| !text.could_show(unwanted));
+    let checked = match (missing, present, unclear) {
+        (Some(wanted), ..) => Dependency::critical("body", format!("the body does not contain {wanted:?}")),
+        (None, Some(unwanted), _) => Dependency::critical("body", format!("the body contains {unwanted:?}")),
+        (None, None, Some(unwanted)) => {
+            let why = format!(
+                "whether the body contains {unwanted:?} is not known, because it is not text in its character set: have \
+                 the server declare the right one"
+            );
+            Dependency::unknown("body", why)
+        }
+        (None, None, None) => Dependency::ok("body"),
     };
     Some(part(checked, "rest"))
+}
+
+/// The text of a body, as far as its character set is known.
+struct PageText {
+    text: String,
+    /// The text in Latin-1, if the body is not UTF-8. The host converts the body from the set that the server declares.
+    latin1: Option<String>,
+    is_readable: bool,
+}
+
+/// Beginnings of the names of character sets that the host does not convert to what they mean, and of those the names
+/// that it knows (WHATWG Encoding Standard).
+const UNREAD_SETS: [&str; 5] = ["utf-7", "utf-32", "cp", "ibm", "x-user"];
+const READ_SETS: [&str; 5] = ["cp125", "cp819", "cp866", "ibm819", "ibm866"];
+
+impl PageText {
+    fn of(response: &Response) -> Self {
+        let body = response.body();
+        let text = response.text();
+        let is_utf8 = std::str::from_utf8(body).is_ok();
+        // Other control characters are in no text, and a replacement character is where one could not be converted.
+        let is_odd =
+            |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\x0c' | '\x1b' | '\u{80}'..='\u{9f}');
+        let is_of = |set: &str, sets: &[&str]| sets.iter().any(|name| set.starts_with(name));
+        let is_unread = |set: &str| is_of(set, &UNREAD_SETS) && !is_of(set, &READ_SETS);
+        let declared = response.header("content-type").unwrap_or_default().to_ascii_lowercase();
+        let set = declared.split_once("charset=").map(|(_, set)| set.trim_start_matches(['"', '\'', ' ']));
+        let is_replaced = is_utf8 && text.contains('\u{fffd}');
+        let is_readable = !(is_replaced || text.contains(is_odd) || set.is_some_and(is_unread));
+        let latin1 = (!is_utf8).then(|| body.iter().copied().map(char::from).collect());
+        Self { text, latin1, is_readable }
+    }
+
+    fn contains(&self, wanted: &str) -> bool {
+        self.text.contains(wanted) || self.latin1.as_ref().is_some_and(|text| text.contains(wanted))
+    }
+
+    /// Whether a text would be found if it was there.
+    fn could_show(&self, wanted: &str) -> bool {
+        self.is_readable && (self.latin1.is_none() || wanted.is_ascii())
+    }
 }
 
 fn latency(settings: &Settings, took: Duration) -> Option<Dependency> {

@@ -104,6 +104,33 @@ fn what_a_wrong_status_hides_is_unknown_and_runs_on_the_response() {
 }
 
 #[test]
+fn a_text_is_not_missed_because_of_its_character_set() {
+    let (z, fehler) = (r#"["Zürich"]"#, r#"["Fehler"]"#);
+    for (kind, body, unwanted, expected) in [
+        // "Zürich" in Latin-1, in UTF-8, and in Windows-1251 a text that is not it.
+        ("text/html; charset=utf-8", "WvxyaWNo", z, Status::Critical),
+        ("", "WvxyaWNo", z, Status::Critical),
+        ("", "WsO8cmljaA==", z, Status::Critical),
+        ("", "z/Do4uXy", z, Status::Unknown),
+        ("", "z/Do4uXy", fehler, Status::Ok),
+        ("text/plain", "RmVobGVyIPw=", fehler, Status::Critical),
+        // UTF-7, a replacement character of the host, UTF-32, gzip.
+        ("text/html; charset=\"UTF-7\"", "WitBUHctcmljaA==", z, Status::Unknown),
+        ("text/html; charset=iso-2022-kr", "77+9", fehler, Status::Unknown),
+        ("text/html; charset=utf-32le", "WgAAAPwAAAA=", z, Status::Unknown),
+        ("", "H4sIAAAAAAAAAw==", fehler, Status::Unknown),
+        ("text/html; charset=cp1252", "b2s=", fehler, Status::Ok),
+        ("text/html; charset=cp437", "b2s=", fehler, Status::Unknown),
+        ("", "b2sKCQ0=", fehler, Status::Ok),
+    ] {
+        let headers = format!(r#"[["content-type",{kind:?}]]"#);
+        let response = format!(r#""response":{{"status":200,"headers":{headers},"bodyBase64":"{body}"}}"#);
+        let report = answer(&format!(r#"{{"body_excludes":{unwanted}}}"#), &response);
+        assert_eq!(report.dependencies[1].status, expected, "{kind} {body} {unwanted}");
+    }
+}
+
+#[test]
 fn a_missing_answer_is_critical_and_a_wrong_configuration_fails_the_poll() {
     let error = |class: &str, code: &str| {
         format!(r#""error":{{"class":"{class}","code":"{code}","message":"m","retryable":true}}"#)

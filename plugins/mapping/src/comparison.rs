@@ -80,16 +80,28 @@ pub struct Comparison {
 pub enum Scalar {
     /// A text.
     Text(String),
-    /// A number.
+    /// An integer.
+    Integer(i64),
+    /// Another number.
     Number(f64),
     /// True or false.
     Boolean(bool),
 }
 
 impl Scalar {
+    /// Whether a value, in lower case, is this one. The blanks around it do not count, and integers are compared
+    /// with all of their digits.
+    fn is(&self, found: Found<'_, '_>, lower: &str) -> bool {
+        match (self, found.node().and_then(Node::as_integer)) {
+            (Self::Integer(wanted), Some(number)) => *wanted == number,
+            _ => [lower, lower.trim()].contains(&self.lower().as_str()),
+        }
+    }
+
     fn lower(&self) -> String {
         match self {
             Self::Text(text) => text.to_lowercase(),
+            Self::Integer(number) => number.to_string(),
             Self::Number(number) => js_number(*number),
             Self::Boolean(boolean) => boolean.to_string(),
         }
@@ -154,9 +166,11 @@ impl Comparison {
             && self.matches.is_none()
     }
 
-    /// Compares a value. `None` if it is null, or not a number where one is needed.
+    /// Compares a value. `None` if it is null, not a number where one is needed, or an object where something is not to
+    /// be in it.
     pub(crate) fn holds(&self, found: Found<'_, '_>) -> Option<bool> {
-        if found.is_null() {
+        let is_negative = self.not_equals.is_some() || self.none_of.is_some() || self.excludes.is_some();
+        if found.is_null() || (is_negative && !found.is_plain()) {
             return None;
         }
         let mut holds = true;
@@ -169,7 +183,7 @@ impl Comparison {
         }
         let text = found.to_js()?;
         let lower = text.to_lowercase();
-        let is = |scalar: &Scalar| scalar.lower() == lower;
+        let is = |scalar: &Scalar| scalar.is(found, &lower);
         let has = |scalar: &Scalar| has(found, &lower, scalar);
         holds &= self.equals.as_ref().is_none_or(is) && !self.not_equals.as_ref().is_some_and(is);
         holds &= self.one_of.as_ref().is_none_or(|list| list.iter().any(is));

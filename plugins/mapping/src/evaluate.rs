@@ -19,7 +19,7 @@ pub(crate) fn report(mapping: &Mapping, body: &Node<'_>) -> Result<Report, CallE
         let overall = found.overall(path, body);
         found.dependencies.push(overall);
     }
-    let Reading { dependencies, warnings } = found;
+    let Reading { dependencies, warnings, .. } = found;
     Ok(Report { warnings: warnings.into_iter().collect(), ..dependencies.into_iter().collect() })
 }
 
@@ -66,12 +66,15 @@ impl std::fmt::Display for Place<'_> {
 struct Reading {
     dependencies: Vec<Dependency>,
     warnings: BTreeSet<String>,
+    /// Whether the elements are at a place of their own, and not the members of the whole body.
+    has_root: bool,
 }
 
 impl Reading {
     /// Reads the elements at a root.
     fn read(&mut self, root: &Path, fields: &Fields, body: &Node<'_>) -> Result<(), CallError> {
         let mut is_found = false;
+        self.has_root = !root.is_empty();
         root.each(body, &mut |found| match found {
             Found::Value(Node::List(items)) => {
                 is_found = true;
@@ -130,10 +133,9 @@ impl Reading {
             return self.dependencies.push(Dependency::unknown(place.name(), why));
         }
         self.warnings.insert(format!("{place} is skipped: it is not a JSON object"));
-        if let Some(text) = value.as_text()
-            && word(text).is_some_and(|status| status != Status::Ok)
-        {
-            let why = format!("it is {text:?}, and not a JSON object with a status");
+        // Among the members of a whole body, false may be any switch.
+        if tells_of_failure(value) || (self.has_root && *value == Node::Bool(false)) {
+            let why = format!("it is {}, and not a JSON object with a status", shortened(&value.to_json()));
             self.dependencies.push(Dependency::unknown(place.name(), why));
         }
     }
@@ -147,11 +149,7 @@ impl Reading {
             self.warnings.insert(format!("{place} has no name: \"name\" is missing, empty, a list or an object"));
             place.name()
         });
-        let skipped = fields
-            .skipped
-            .as_ref()
-            .and_then(|field| judged(field, value))
-            .is_some_and(|found| found.status == Some(Status::Ok));
+        let skipped = fields.skipped.as_ref().is_some_and(|field| is_skipped(field, fields, value));
         let (status, why) = if skipped { (Status::Ok, None) } else { self.status(fields, &name, value) };
         let path = |path: &Option<Path>| path.as_ref().and_then(|path| path.last(value));
         let object =
@@ -190,8 +188,10 @@ impl Reading {
                 let bounds = [(&bounds.critical, Status::Critical), (&bounds.warning, Status::Warning)];
                 for (bound, status) in bounds.into_iter().filter_map(|(bound, status)| Some((bound.as_ref()?, status)))
                 {
-                    let read =
-                        |found: Found<'_, '_>| bound.holds(found).map(|holds| if holds { status } else { Status::Ok });
+                    let read = |found: Found<'_, '_>| {
+                        let holds = bound.holds(found).filter(|holds| *holds || found.is_plain())?;
+                        Some(if holds { status } else { Status::Ok })
+                    };
                     all.push(("severity", &bound.field, worst_of(&bound.field, item, &read)));
                 }
             }
@@ -273,6 +273,48 @@ fn word(text: &str) -> Option<Status> {
     }
 }
 
+/// Words in the texts of services that fail. Not all are statuses of a health endpoint.
+const OF_FAILURE: [&str; 18] = [
+    "broken",
+    "crashed",
+    "dead",
+    "degraded",
+    "disconnected",
+    "down",
+    "error",
+    "fail",
+    "failed",
+    "failing",
+    "failure",
+    "inactive",
+    "lost",
+    "offline",
+    "stopped",
+    "unavailable",
+    "unhealthy",
+    "unreachable",
+];
+/// The longest text that can be a status, in bytes. Others are addresses and descriptions.
+const LONGEST_STATUS: usize = 32;
+
+/// Whether a value that is not an object says that something is not ok: a word, or one in a list, perhaps of lists.
+fn tells_of_failure(value: &Node<'_>) -> bool {
+    match value {
+        Node::Text(text) if text.len() <= LONGEST_STATUS => {
+            let lower = text.to_lowercase();
+            let mut words = lower.split(|letter: char| !letter.is_alphanumeric());
+            word(text).is_some_and(|status| status != Status::Ok)
+                || lower.trim_start().starts_with("not ")
+                || words.any(|word| OF_FAILURE.contains(&word))
+        }
+        Node::List(items) => items.iter().any(|item| match item {
+            Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value)),
+            item => *item == Node::Bool(false) || tells_of_failure(item),
+        }),
+        _ => false,
+    }
+}
+
 /// The worst of the values at a path: several, if a key is repeated.
 struct Judged<'n, 'a> {
     /// `None` if the value cannot be read.
@@ -296,6 +338,17 @@ fn worst_of<'n, 'a>(
         }
     });
     worst
+}
+
+/// Whether an element was skipped on purpose. Of an object that is repeated, each one has to say so.
+fn is_skipped(field: &Field, fields: &Fields, item: &Node<'_>) -> bool {
+    let count = |path: &Path| {
+        let mut count = 0;
+        path.each(item, &mut |_| count += 1);
+        count
+    };
+    let is_whole = || fields.of_status().all(|path| count(path) <= count(field.path()));
+    judged(field, item).is_some_and(|found| found.status == Some(Status::Ok)) && is_whole()
 }
 
 /// Evaluates the field `healthy` or `skipped`.

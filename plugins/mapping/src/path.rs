@@ -33,6 +33,16 @@ impl<'n, 'a> Found<'n, 'a> {
         self.node().is_some_and(Node::is_null)
     }
 
+    /// Whether it is a text, a number or a boolean, or a list of such.
+    pub(crate) fn is_plain(self) -> bool {
+        let is_scalar = |node: &Node<'_>| matches!(node, Node::Text(_) | Node::Number(_) | Node::Bool(_));
+        match self {
+            Self::Value(Node::List(items)) => items.iter().all(is_scalar),
+            Self::Value(node) => is_scalar(node),
+            Self::Length(_) => true,
+        }
+    }
+
     pub(crate) fn as_number(self) -> Option<f64> {
         match self {
             Self::Value(node) => node.as_number(),

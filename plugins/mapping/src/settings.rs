@@ -80,7 +80,7 @@ pub struct Fields {
 
 impl Fields {
     /// Returns the paths and comparisons that determine the status, with their places.
-    fn of_status(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn of_status(&self) -> impl Iterator<Item = &Path> {
         let healthy = self.healthy.iter().map(Field::path);
         healthy.chain(self.severity.iter().flat_map(Severity::paths))
     }

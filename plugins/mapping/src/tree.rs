@@ -51,6 +51,11 @@ impl<'a> Node<'a> {
         number.filter(|number| number.is_finite())
     }
 
+    /// Returns an integer with all of its digits.
+    pub(crate) fn as_integer(&self) -> Option<i64> {
+        if let Self::Number(number) = self { number.as_i64() } else { None }
+    }
+
     /// Returns the JSON text.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -2,7 +2,7 @@
 //!
 //! Both forms are supported for each item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`)
 //! and flat (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the
-//! library's words. `code` is a code of the source and never a state. The worse of `healthy` and the state counts,
+//! library's words; it may also stand for the whole of `health`. `code` is a code of the source and never a state. The worse of `healthy` and the state counts,
 //! and of a field that is repeated the worst value. An item without a name gets one from its place ("item 3"). An
 //! item whose state cannot be read is unknown. The body is parsed for any status of the response. A body that is not
 //! an array fails the poll.
@@ -205,13 +205,16 @@ fn dependency(index: usize, item: &Item<'_>, warnings: &mut Vec<String>) -> Depe
         warnings.push(format!("{place} has no name: its \"name\" is missing, empty, a list or an object"));
         place
     });
-    let last = object(item.get(Field::Health)).map(parse::<Health<'_>>);
+    let last = item.get(Field::Health).map(health);
     let is_nested = last.is_some();
+    let healths: Vec<Option<Health<'_>>> = last.into_iter().chain(item.earlier(Field::Health).map(health)).collect();
+    // Of several, each one has to say so.
+    let is_skipped =
+        |health: &Option<Health<'_>>| health.and_then(|health| health.skipped).and_then(parse) == Some(true);
+    let skipped = !healths.is_empty() && healths.iter().all(is_skipped);
     let health = last.flatten().unwrap_or_default();
-    let skipped = health.skipped.and_then(parse).unwrap_or(false);
     let mut stated = Status::Ok;
-    let earlier = item.earlier(Field::Health).filter_map(|raw| object(Some(raw))).map(parse);
-    for health in last.into_iter().chain(earlier) {
+    for health in healths {
         let Some(Health { state, .. }) = health else {
             warnings.push(format!("\"health\" of {name:?} cannot be read"));
             stated = stated.worse(Status::Unknown);
@@ -268,10 +271,10 @@ fn status(name: &str, state: &RawValue, warnings: &mut Vec<String>) -> Status {
             "critical" | "2" => Some(Status::Critical),
             _ => None,
         },
-        None => match parse::<f64>(state) {
-            Some(0.0) => Some(Status::Ok),
-            Some(1.0) => Some(Status::Warning),
-            Some(2.0) => Some(Status::Critical),
+        None => match (state.get(), parse::<f64>(state)) {
+            ("true", _) | (_, Some(0.0)) => Some(Status::Ok),
+            (_, Some(1.0)) => Some(Status::Warning),
+            ("false", _) | (_, Some(2.0)) => Some(Status::Critical),
             _ => None,
         },
     };
@@ -305,6 +308,15 @@ fn name(raw: &RawValue) -> Option<String> {
     let is_scalar = !raw.get().starts_with(['[', '{', '"']);
     let name = if is_scalar { Some(raw.get().to_owned()) } else { text(raw) };
     name.filter(|name| !name.trim().is_empty())
+}
+
+/// Reads the health of an item. A value that is neither an object nor a list is the state. `None` if it cannot be read.
+fn health(raw: &RawValue) -> Option<Health<'_>> {
+    match raw.get().as_bytes().first() {
+        Some(b'{') => parse(raw),
+        Some(b'[') => None,
+        _ => Some(Health { state: Some(raw), ..Health::default() }),
+    }
 }
 
 fn object(raw: Option<&RawValue>) -> Option<&RawValue> {
@@ -345,6 +357,14 @@ mod tests {
             (r#"{"name":"a","healthy":false,"health":{"state":7}}"#, Status::Critical),
             (r#"{"name":"a","healthy":false,"health":{"state":2,"skipped":true}}"#, Status::Ok),
             (r#"{"name":"a","health":{"skipped":true}}"#, Status::Ok),
+            (r#"{"name":"a","healthy":true,"health":"CRITICAL"}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":"ok"}"#, Status::Ok),
+            (r#"{"name":"a","healthy":true,"health":true}"#, Status::Ok),
+            (r#"{"name":"a","healthy":true,"health":false}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":2}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":"DOWN"}"#, Status::Unknown),
+            (r#"{"name":"a","healthy":true,"health":[{"state":2}]}"#, Status::Unknown),
+            (r#"{"name":"a","healthy":true,"health":null}"#, Status::Ok),
         ];
         for (item, expected) in cases {
             assert_eq!(status_of(item), expected, "{item}");
@@ -399,6 +419,18 @@ mod tests {
             (r#"{"name":"a","healthy":true,"health":{"state":2},"health":{"state":0}}"#, Status::Critical),
             (r#"{"name":"a","healthy":true,"health":{"state":0},"health":{"state":1}}"#, Status::Warning),
             (r#"{"name":"a","healthy":true,"health":{"state":[]},"health":{"state":0}}"#, Status::Unknown),
+            (
+                r#"{"name":"a","healthy":true,"health":{"state":2},"health":{"state":0,"skipped":true}}"#,
+                Status::Critical,
+            ),
+            (
+                r#"{"name":"a","healthy":true,"health":{"state":2,"skipped":false},"health":{"skipped":true}}"#,
+                Status::Critical,
+            ),
+            (
+                r#"{"name":"a","healthy":false,"health":{"state":2,"skipped":true},"health":{"skipped":true}}"#,
+                Status::Ok,
+            ),
         ] {
             assert_eq!(status_of(item), expected, "{item}");
         }

@@ -1,0 +1,39 @@
+//! Values of other shapes than a mapping expects.
+
+use super::{check, outline};
+
+#[test]
+fn of_an_object_that_is_repeated_each_one_has_to_be_skipped() {
+    let mapping = r#"{"fields":{"name":"$key","healthy":"h.s","skipped":"h.k"}}"#;
+    for (body, expected) in [
+        (r#"{"db":{"h":{"s":"DOWN"},"h":{"s":"UP","k":true}}}"#, "db=critical"),
+        (r#"{"db":{"h":{"s":"DOWN","k":false},"h":{"s":"UP","k":true}}}"#, "db=critical"),
+        (r#"{"db":{"h":{"s":"DOWN","k":true},"h":{"s":"UP","k":true}}}"#, "db=ok(skipped)"),
+        (r#"{"db":{"h":{"k":true}}}"#, "db=ok(skipped)"),
+    ] {
+        check(mapping, body, expected);
+    }
+}
+
+#[test]
+fn what_is_not_to_be_there_is_not_missed_in_other_shapes() {
+    for (comparison, value, expected) in [
+        (r#""noneOf":["failed"]"#, r#""failed\n""#, "critical"),
+        (r#""notEquals":"failed""#, r#"" FAILED ""#, "critical"),
+        (r#""noneOf":["failed"]"#, r#"{"s":"failed"}"#, "unknown"),
+        (r#""excludes":"failed""#, r#"{"state":"failed"}"#, "unknown"),
+        (r#""excludes":"failed""#, r#"[{"state":"failed"}]"#, "unknown"),
+        (r#""excludes":"failed""#, r#"["ok","failed"]"#, "critical"),
+        (r#""equals":9007199254740993"#, "9007199254740992", "critical"),
+        (r#""equals":9007199254740993"#, "9007199254740993", "ok"),
+        (r#""equals":4"#, "4.0", "ok"),
+        (r#""equals":4"#, r#""4""#, "ok"),
+    ] {
+        let mapping = format!(r#"{{"fields":{{"name":"n","healthy":{{"field":"v",{comparison}}}}}}}"#);
+        let (found, _) = outline(&mapping, &format!(r#"[{{"n":"a","v":{value}}}]"#));
+        assert_eq!(found, format!("a={expected}"), "{comparison} {value}");
+    }
+    let bound = r#"{"fields":{"name":"n","severity":{"critical":{"field":"v","equals":"failed"}}}}"#;
+    let (found, _) = outline(bound, r#"[{"n":"a","v":{"s":"failed"}}]"#);
+    assert_eq!(found, "a=unknown");
+}
