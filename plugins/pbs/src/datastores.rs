@@ -5,7 +5,8 @@ use crate::context::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds, bytes, evaluated, moment, percent, worse};
+use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds};
+use proxmox::{bytes, evaluated, item, moment, percent, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -55,6 +56,11 @@ pub(crate) struct Store {
 
 /// Reports each datastore. Returns those that are checked.
 pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
+    for (index, entry) in list.iter().enumerate() {
+        if entry.store.get().or(entry.name.get()).is_none() {
+            context.add(Dependency::unknown(format!("datastore/{}", item(index)), "the datastore has no name"));
+        }
+    }
     let settings = &context.settings.datastores;
     let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
     let named = |entry: Listed| Some((entry.store.get().or(entry.name.get())?.0.clone(), entry));

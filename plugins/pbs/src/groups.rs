@@ -8,7 +8,7 @@ use crate::context::PollContext;
 use crate::datastores::Store;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Error, Selection, Thresholds, count, evaluated, moment, percent_encoded};
+use proxmox::{Answer, Error, Selection, Thresholds, count, evaluated, item, moment, percent_encoded};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -96,6 +96,10 @@ pub(crate) fn namespaces(context: &mut PollContext, store: &str) -> Result<Vec<S
     let namespaces: Vec<Namespace> = answer.list(&mut context.diagnostics)?;
     let mut names: Vec<String> =
         namespaces.iter().map(|entry| entry.ns.get().map(|Text(ns)| ns.clone()).unwrap_or_default()).collect();
+    if names.is_empty() {
+        // Every datastore has a root.
+        names.push(String::new());
+    }
     if names.len() > NAMESPACES {
         let more = names.len() - NAMESPACES;
         context.diagnostics.add(|| format!("datastore {store} has {more} more namespaces than are checked"));
@@ -120,13 +124,12 @@ fn walk(context: &mut PollContext, store: &str, seen: &mut Seen) -> Result<(), E
 }
 
 fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, seen: &mut Seen) -> Result<(), Error> {
-    for group in answer.list::<Group>(&mut context.diagnostics)? {
-        let (Some(Text(kind)), Some(Text(id))) = (group.backup_type.get(), group.backup_id.get()) else {
-            context.diagnostics.add(|| format!("a backup group in datastore {store} has no type or id: it is skipped"));
-            continue;
-        };
+    for (index, group) in answer.list::<Group>(&mut context.diagnostics)?.into_iter().enumerate() {
         seen.all += 1;
-        let own = format!("{kind}/{id}");
+        let own = match (group.backup_type.get(), group.backup_id.get()) {
+            (Some(Text(kind)), Some(Text(id))) => format!("{kind}/{id}"),
+            _ => item(index),
+        };
         let mut names = vec![own.clone(), format!("store:{store}"), format!("ns:{ns}")];
         names.extend(group.owner.get().map(|Text(owner)| format!("owner:{owner}")));
         names.extend(group.comment.get().map(|Text(comment)| format!("comment:{comment}")));

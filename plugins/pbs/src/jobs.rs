@@ -4,7 +4,7 @@ use crate::context::{Permissions, PollContext};
 use crate::datastores::Store;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, moment, worse};
+use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, item, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
         let jobs = read(context, sort, answer);
         let members = [format!("{sort}/")];
         let Some(jobs) = context.part((sort, &[members[0].as_str()]), jobs) else { continue };
-        jobs.iter().for_each(|job| one(context, sort, job, stores));
+        jobs.iter().enumerate().for_each(|(index, job)| one(context, (sort, index), job, stores));
         if sort == "gc" {
             unlisted(context, &jobs, stores);
         }
@@ -109,11 +109,10 @@ fn read(context: &mut PollContext, sort: &str, answer: Answer) -> Result<Vec<Job
     }
 }
 
-fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
+fn one(context: &mut PollContext, (sort, index): (&str, usize), job: &Job, stores: &[Store]) {
     // Garbage collection belongs to a datastore and has no id.
-    let Some(Text(id)) = (if sort == "gc" { job.store.get() } else { job.id.get() }) else {
-        return context.diagnostics.add(|| format!("a {sort} job has no name: it is skipped"));
-    };
+    let id = (if sort == "gc" { job.store.get() } else { job.id.get() }).map(|Text(id)| id.clone());
+    let id = id.unwrap_or_else(|| item(index));
     let name = format!("{sort}/{id}");
     if context.settings.jobs.exclude.match_any([name.as_str()]) {
         return context.report.remove(name);
@@ -137,7 +136,7 @@ fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
             Dependency { description: job.description(), ..dependency }
         }
     };
-    let dependency = match title(sort, id, job) {
+    let dependency = match title(sort, &id, job) {
         Some(title) => dependency.with_title(title),
         None => dependency,
     };
@@ -226,6 +225,11 @@ fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option
     }
     if let Some(verdict) = ended_at.and_then(|at| context.future(at, "its last run")) {
         return verdict;
+    }
+    for (field, run) in [(&job.last_run_endtime, "last"), (&job.next_run, "next")] {
+        if let Field::Odd(odd) = field {
+            return (Status::Unknown, Some(format!("the time of its {run} run is {odd}, which is not a number")));
+        }
     }
     if bad > 0.0 {
         return (

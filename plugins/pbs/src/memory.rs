@@ -37,6 +37,9 @@ pub(crate) struct Walk {
     pub verified: usize,
     /// Snapshots that are damaged.
     pub damaged: usize,
+    /// Snapshots that were verified with a result that is not known.
+    #[serde(default)]
+    pub unclear: usize,
     /// The names of some damaged snapshots.
     pub named: Vec<String>,
 }

@@ -51,10 +51,15 @@ struct Verification {
     state: Field<Text>,
 }
 
-/// Reads a verification. One that is not an object is ignored, so that the other snapshots of the list count.
+/// Reads a verification. Of one that is not an object, a text is its state; other values are ignored, so that the other
+/// snapshots of the list count.
 fn verification<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verification, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
+    let read = match raw.get().starts_with('"') {
+        true => serde_json::from_str(raw.get()).map(|state| Verification { state }),
+        false => serde_json::from_str(raw.get()),
+    };
+    Ok(read.unwrap_or_default())
 }
 
 /// Runs last, so that no other check waits for it.
@@ -92,6 +97,10 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
         }
         context.checked(&name, PERIOD);
         let verdict = match walk.damaged {
+            0 if walk.unclear > 0 => {
+                let what = count(walk.unclear, "snapshot");
+                (Status::Unknown, Some(format!("{what} was verified with a result that is neither ok nor failed")))
+            }
             0 => unverified(context, &name, &walk),
             damaged => {
                 let are = if damaged == 1 { "is" } else { "are" };
@@ -154,7 +163,7 @@ impl Walk {
     fn take(&mut self, snapshots: &[Snapshot], ns: &str) {
         self.all += snapshots.len();
         for snapshot in snapshots {
-            match snapshot.verification.state.get().map(|Text(state)| state.as_str()) {
+            match snapshot.verification.state.get().map(|Text(state)| state.trim().to_ascii_lowercase()).as_deref() {
                 Some("ok") => self.verified += 1,
                 Some("failed") => {
                     self.verified += 1;
@@ -163,7 +172,8 @@ impl Walk {
                         self.named.push(snapshot.shown(ns));
                     }
                 }
-                _ => {}
+                Some(_) => self.unclear += 1,
+                None => {}
             }
         }
     }
@@ -176,5 +186,31 @@ impl Snapshot {
         let time = time.unwrap_or_else(|| "an unknown time".to_owned());
         let inside = if ns.is_empty() { String::new() } else { format!("{ns}/") };
         format!("{inside}{}/{} of {time}", word(&self.backup_type), word(&self.backup_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verification_with_another_result_is_neither_good_nor_missing() {
+        // The numbers of those that were verified, are damaged, and are unclear.
+        for (verification, expected) in [
+            (r#"{"state":"ok"}"#, (1, 0, 0)),
+            (r#"{"state":"OK "}"#, (1, 0, 0)),
+            (r#"{"state":"failed"}"#, (1, 1, 0)),
+            (r#"{"state":"FAILED"}"#, (1, 1, 0)),
+            (r#""failed""#, (1, 1, 0)),
+            (r#"{"state":"corrupt"}"#, (0, 0, 1)),
+            ("null", (0, 0, 0)),
+            ("{}", (0, 0, 0)),
+            ("[5]", (0, 0, 0)),
+        ] {
+            let list = format!(r#"[{{"backup-type":"vm","backup-id":"1","verification":{verification}}}]"#);
+            let mut walk = Walk::default();
+            walk.take(&serde_json::from_str::<Vec<Snapshot>>(&list).unwrap(), "");
+            assert_eq!((walk.verified, walk.damaged, walk.unclear), expected, "{verification}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use crate::context::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Error, ErrorClass, Expiring, Host, Part, Space, evaluated, list};
+use proxmox::{Answer, Error, ErrorClass, Expiring, Host, Part, Space, evaluated, item, list};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -59,9 +59,9 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
     let mut apart = Vec::new();
     let mut unsaid = Vec::new();
     let unreached = nodes.iter().any(|node| node.conn_error != Field::Absent);
-    for node in &nodes {
+    for (index, node) in nodes.iter().enumerate() {
         let Some(Text(name)) = node.name.get().or(node.node.get()) else {
-            context.diagnostics.add(|| "a node of the cluster has no name: it is skipped".to_owned());
+            context.add(Dependency::unknown(format!("node/{}", item(index)), "the node of the cluster has no name"));
             continue;
         };
         if let Some(dependency) = one(context, name, node) {

@@ -5,7 +5,7 @@ use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
 use proxmox::SortedMap;
-use proxmox::{evaluated, list};
+use proxmox::{evaluated, item, list};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -51,7 +51,11 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     let mut whole = true;
     for (node, answer) in nodes.iter().zip(answers) {
         match answer.list::<Service>(&mut context.diagnostics) {
-            Ok(services) => services.iter().for_each(|service| sort(context, (node, *alone), service, &mut all)),
+            Ok(services) => {
+                for (index, service) in services.iter().enumerate() {
+                    sort(context, (node, *alone), (index, service), &mut all);
+                }
+            }
             Err(error) => {
                 context.diagnostics.add(|| format!("the services of {node} are not known: {}", error.message));
                 whole = false;
@@ -97,12 +101,10 @@ fn unit(service: &str) -> &str {
 fn sort(
     context: &mut PollContext,
     (node, alone): (&str, bool),
-    service: &Service,
+    (index, service): (usize, &Service),
     all: &mut SortedMap<String, Everywhere>,
 ) {
-    let Some(Text(name)) = service.service.get().or(service.name.get()) else {
-        return context.diagnostics.add(|| format!("a service of {node} has no name: it is skipped"));
-    };
+    let name = service.service.get().or(service.name.get()).map_or_else(|| item(index), |Text(name)| name.clone());
     if context.settings.services.exclude.match_any([name.as_str()]) {
         return context.report.remove(format!("service/{name}"));
     }

@@ -8,6 +8,11 @@ use jiff::Timestamp;
 /// How many names a message contains before the rest is counted.
 const NAMED: usize = 5;
 
+/// Names an item of a list that has no name: its state must not hide.
+pub fn item(index: usize) -> String {
+    format!("item {}", index + 1)
+}
+
 /// A date, from seconds since 1970: `2026-03-01 04:00 UTC`. `None` if it is outside the calendar.
 pub fn moment(seconds: f64) -> Option<String> {
     let timestamp = Timestamp::from_second(seconds as i64).ok()?;

@@ -7,7 +7,7 @@ use crate::nodes::{Node, Nodes, on_node, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{Diagnostics, evaluated};
+use proxmox::{Diagnostics, evaluated, item};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -74,11 +74,8 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
     };
     let mut services = Services::new();
     let mut recovering: SortedMap<String, f64> = SortedMap::new();
-    for entry in of_type("service") {
-        let Some(sid) = sid(entry) else {
-            diagnostics.add(|| "a service of HA has no sid: it is skipped".to_owned());
-            continue;
-        };
+    for (index, entry) in of_type("service").enumerate() {
+        let sid = sid(entry).unwrap_or_else(|| item(index));
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
             let requested = entry.request_state.get().map(|Text(state)| state.clone());
             services.insert(id, Service { requested });

@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
 use proxmox::SortedMap;
-use proxmox::{Answer, Part, Verdict, count, evaluated, moment};
+use proxmox::{Answer, Part, Verdict, count, evaluated, item, moment};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -90,8 +90,8 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, nodes
     let replies = context.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
     let answers = asked.into_iter().zip(replies).map(|(node, answer)| (node, read(context, node, answer))).collect();
     let sources_by_node = Sources { nodes, answers };
-    for job in &jobs {
-        let dependency = one(context, job, source(job), &sources_by_node);
+    for (index, job) in jobs.iter().enumerate() {
+        let dependency = one(context, (index, job), source(job), &sources_by_node);
         context.report.dependencies.extend(dependency);
     }
     if context.settings.samples {
@@ -114,10 +114,14 @@ struct Sources<'a> {
     answers: SortedMap<&'a String, Result<Vec<Job>, String>>,
 }
 
-fn one(context: &mut PollContext, job: &Job, source: Option<String>, sources: &Sources<'_>) -> Option<Dependency> {
+fn one(
+    context: &mut PollContext,
+    (index, job): (usize, &Job),
+    source: Option<String>,
+    sources: &Sources<'_>,
+) -> Option<Dependency> {
     let Some(id) = job.id() else {
-        context.diagnostics.add(|| "a replication job has no id: it is skipped".to_owned());
-        return None;
+        return Some(Dependency::unknown(format!("replication/{}", item(index)), "the job has no id"));
     };
     let name = format!("replication/{id}");
     if context.settings.replication.exclude.match_any([id]) || job.remove_job != Field::Absent {
