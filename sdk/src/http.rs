@@ -466,16 +466,16 @@ impl Response {
     }
 
     /// Returns the delay that the server requests with `Retry-After`. A date is converted with the `Date` of the
-    /// response. `None` if the header is missing or not valid.
+    /// response, or with the clock of the host. `None` if the header is missing or not valid.
     pub fn retry_after(&self) -> Option<Duration> {
         let value = self.header("retry-after")?.trim();
-        match value.parse() {
-            Ok(seconds) => Some(Duration::from_secs(seconds)),
-            Err(_) => {
-                let since_epoch = |text| httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok();
-                Some(since_epoch(value)?.saturating_sub(since_epoch(self.header("date")?)?))
-            }
+        if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
         }
+        let since_epoch = |text| httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok();
+        let now = || Duration::from_millis(u64::try_from(crate::clock::now()).unwrap_or_default());
+        let date = self.header("date").and_then(since_epoch).unwrap_or_else(now);
+        Some(since_epoch(value)?.saturating_sub(date))
     }
 }
 

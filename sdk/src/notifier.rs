@@ -188,6 +188,9 @@ pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// The beginning of a body in which the elements of a page are sought, in characters.
+const PAGE_START: usize = 4096;
+
 impl Response {
     /// Returns the response if its status is 2xx.
     ///
@@ -228,10 +231,12 @@ impl Response {
         Err(CallError::misconfigured("not_delivered", message))
     }
 
-    /// Returns whether the body is a page for people.
+    /// Returns whether the body is a page for people, or a part of one. The declared type says nothing: many scripts
+    /// declare HTML for every text.
     pub fn is_page(&self) -> bool {
-        let start: String = self.text().trim_start().chars().take(15).collect::<String>().to_ascii_lowercase();
-        start.starts_with("<html") || start.starts_with("<!doctype html")
+        const OF_PAGES: [&str; 6] = ["<!doctype html", "<html", "<head", "<title", "<body", "<form"];
+        let start: String = self.text().trim_start().chars().take(PAGE_START).collect::<String>().to_ascii_lowercase();
+        start.starts_with('<') && OF_PAGES.iter().any(|tag| start.contains(tag))
     }
 }
 

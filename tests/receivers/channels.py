@@ -52,9 +52,17 @@ PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head></html>"
 # Answers to a message that was not taken, and whether another attempt can succeed (transient), an operator must correct
 # something (misconfigured), or exactly this message is refused (permanent).
 NOT_TAKEN = {
-    "webhook": [(410, "", "misconfigured"), (500, "", "transient"), (400, "no", "permanent")],
+    "webhook": [
+        (410, "", "misconfigured"),
+        (500, "", "transient"),
+        (400, "no", "permanent"),
+        (200, '{"ok": false}', "misconfigured"),
+        (200, '{"success": false}', "misconfigured"),
+        (200, "\n\n <!-- portal --> <HTML><body>", "misconfigured"),
+        (200, '<p>Sign in</p><form action="/login">', "misconfigured"),
+    ],
     "alertmanager": [(200, '{"status": "error"}', "misconfigured"), (400, "bad", "permanent")],
-    "ntfy": [(200, "{}", "misconfigured"), (429, "", "transient"), (413, "", "permanent")],
+    "ntfy": [(200, "{}", "misconfigured"), (200, '{"id": "x", "event": "open"}', "misconfigured"), (429, "", "transient"), (413, "", "permanent")],
     "slack": [
         (200, "", "misconfigured"),
         (200, "no", "misconfigured"),
@@ -63,17 +71,20 @@ NOT_TAKEN = {
         (404, "no_service", "misconfigured"),
         (410, "channel_is_archived", "misconfigured"),
         (200, '{"ok": false, "error": "ratelimited"}', "transient"),
+        (400, '{"id": "web.incoming_webhook.channel.app_error", "message": "Couldn\'t find the channel"}', "misconfigured"),
+        (200, '{"success": false, "error": "channel archived"}', "misconfigured"),
     ],
-    "discord": [(200, "{}", "misconfigured"), (404, '{"code": 10015}', "misconfigured"), (400, "{}", "permanent")],
+    "discord": [(200, "{}", "misconfigured"), (400, '{"code": 220001}', "misconfigured"), (404, '{"code": 10015}', "misconfigured"), (400, "{}", "permanent")],
     "telegram": [
         (200, "{}", "misconfigured"),
         (400, '{"ok": false, "error_code": 400, "description": "Bad Request: chat not found"}', "misconfigured"),
         (400, '{"ok": false, "error_code": 400, "description": "Bad Request: group chat was upgraded to a supergroup chat", '
               '"parameters": {"migrate_to_chat_id": -1007}}', "misconfigured"),
         (400, '{"ok": false, "error_code": 400, "description": "Bad Request: can\'t parse entities"}', "permanent"),
+        (400, '{"ok": false, "error_code": 400, "description": "Bad Request: TOPIC_CLOSED"}', "misconfigured"),
         (429, '{"ok": false, "error_code": 429, "parameters": {"retry_after": 3}}', "transient"),
     ],
-    "matrix": [(200, "{}", "misconfigured"), (403, '{"errcode": "M_FORBIDDEN"}', "misconfigured"), (502, PAGE, "transient")],
+    "matrix": [(200, "{}", "misconfigured"), (200, '{"event_id": ""}', "misconfigured"), (403, '{"errcode": "M_FORBIDDEN"}', "misconfigured"), (502, PAGE, "transient")],
     "teams": [
         (400, '{"error": {"code": "WorkflowTriggerIsNotEnabled"}}', "misconfigured"),
         (400, '{"error": {"code": "InvalidCard"}}', "permanent"),
@@ -91,6 +102,7 @@ NOT_TAKEN = {
     "pagerduty": [
         (200, "{}", "misconfigured"),
         (202, PAGE, "misconfigured"),
+        (202, '{"status": "invalid event"}', "misconfigured"),
         (400, '{"status": "invalid event", "errors": ["Invalid routing key"]}', "misconfigured"),
         (429, "", "transient"),
     ],

@@ -32,14 +32,20 @@ impl Notifier for Discord {
     }
 
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
-        http::Request::post_json("", &body(&settings, notification))
-            .send()?
-            .confirmed("Discord", |text, answer| text.is_empty() || answer["id"].is_string())
-            .map(drop)
+        let response = http::Request::post_json("", &body(&settings, notification)).send()?;
+        let code = serde_json::from_str::<Value>(&response.text()).unwrap_or_default()["code"].as_i64();
+        let result =
+            response.confirmed("Discord", |text, answer| text.is_empty() || answer["id"].is_string()).map(drop);
+        let is_of_operators = code.is_some_and(|code| OF_OPERATORS.contains(&code));
+        if is_of_operators { result.map_err(CallError::into_misconfigured) } else { result }
     }
 }
 
 polliwog_sdk::register_notifier!(Discord);
+
+/// Codes of a refusal that an operator can correct: the channel or the webhook is unknown or not permitted, or the
+/// channel is a forum, which needs a thread.
+const OF_OPERATORS: [i64; 8] = [10_003, 10_015, 50_001, 50_013, 220_001, 220_002, 220_003, 220_004];
 
 /// The longest title, in characters.
 const TITLE: usize = 256;

@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+use polliwog_sdk::Failure;
 use polliwog_sdk::notifier_prelude::*;
 use std::fmt::Write;
 
@@ -44,11 +45,13 @@ impl Notifier for Matrix {
         let path = channel.under(&format!("_matrix/client/v3/rooms/{room}/send/m.room.message/{id}"));
         let request = http::Request::new("PUT", path);
         let request = request.header("content-type", "application/json").body(body, http::BodyEncoding::Json);
-        request
-            .header("authorization", format!("Bearer {}", http::secret("token")))
-            .send()?
-            .confirmed("a Matrix server", |_, answer| answer["event_id"].is_string())
-            .map(drop)
+        let response = request.header("authorization", format!("Bearer {}", http::secret("token"))).send()?;
+        let wait = serde_json::from_str::<Value>(&response.text()).unwrap_or_default()["retry_after_ms"].as_u64();
+        let wait = wait.filter(|_| response.status() == 429).map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+        let is_taken = |answer: &Value| answer["event_id"].as_str().is_some_and(|id| !id.is_empty());
+        let later = |failure: Failure| Failure { retry_after_ms: failure.retry_after_ms.max(wait), ..failure };
+        let confirmed = response.confirmed("a Matrix server", |_, answer| is_taken(answer));
+        confirmed.map(drop).map_err(|error| error.map(later))
     }
 }
 

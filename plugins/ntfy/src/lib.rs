@@ -46,7 +46,10 @@ impl Notifier for Ntfy {
             true => request.header("authorization", format!("Bearer {}", http::secret("token"))),
             false => request,
         };
-        request.send()?.confirmed("ntfy", |_, answer| answer["id"].is_string()).map(drop)
+        // An event of another sort has an id as well.
+        let is_message = |answer: &Value| answer["event"].as_str().is_none_or(|event| event == "message");
+        let has_id = |answer: &Value| answer["id"].as_str().is_some_and(|id| !id.is_empty());
+        request.send()?.confirmed("ntfy", |_, answer| has_id(answer) && is_message(answer)).map(drop)
     }
 }
 

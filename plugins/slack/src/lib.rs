@@ -77,12 +77,26 @@ const OF_OPERATORS: [&str; 20] = [
     "user_not_found",
 ];
 
+/// Phrases of the reasons of Mattermost and Rocket.Chat for such a refusal, in lower case.
+const PHRASES: [&str; 6] = [
+    "couldn't find the channel",
+    "could not find the channel",
+    "invalid webhook",
+    "channel archived",
+    "archived channel",
+    "channel is archived",
+];
+
 /// Fails if an answer, whatever its status is, says that the message was not taken: a word alone or `{"ok": false,
 /// "error": …}` of Slack, `{"success": false, …}` of Rocket.Chat.
 fn refused(answer: &str) -> Result<(), CallError> {
     let json = serde_json::from_str::<Value>(answer).unwrap_or_default();
+    let reason = [&json["message"], &json["error"]].into_iter().find_map(Value::as_str).unwrap_or(answer.trim());
+    let lower = reason.to_lowercase();
+    let is_known = PHRASES.iter().any(|phrase| lower.contains(phrase));
     let why = match answer.trim() {
         word if OF_OPERATORS.contains(&word) => word,
+        _ if is_known => reason,
         _ if json["ok"] != json!(false) && json["success"] != json!(false) => return Ok(()),
         _ => json["error"].as_str().unwrap_or("no reason"),
     };
@@ -91,7 +105,7 @@ fn refused(answer: &str) -> Result<(), CallError> {
         "ratelimited" | "rate_limited" | "internal_error" | "fatal_error" | "service_unavailable" => {
             CallError::transient("refused", message)
         }
-        why if OF_OPERATORS.contains(&why) => CallError::misconfigured("refused", message),
+        why if is_known || OF_OPERATORS.contains(&why) => CallError::misconfigured("refused", message),
         _ => CallError::permanent("refused", message),
     })
 }

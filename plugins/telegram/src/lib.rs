@@ -70,7 +70,7 @@ struct Parameters {
 
 /// Descriptions of a refusal with status 400 that an operator can correct: the chat, its topic or the rights of the
 /// bot.
-const OF_OPERATORS: [&str; 12] = [
+const OF_OPERATORS: [&str; 17] = [
     "chat not found",
     "chat_id is empty",
     "upgraded to a supergroup",
@@ -83,6 +83,11 @@ const OF_OPERATORS: [&str; 12] = [
     "thread not found",
     "group is deactivated",
     "peer_id_invalid",
+    "topic_closed",
+    "topic_deleted",
+    "topic_id_invalid",
+    "chat_restricted",
+    "chat_write_forbidden",
 ];
 
 /// Fails if the API says that it did not take the message.

@@ -24,7 +24,8 @@ pub struct Webhook;
 pub struct Settings {
     /// Headers of the request. `${secret.NAME}` is replaced by a secret of the channel.
     pub headers: BTreeMap<String, String>,
-    /// Whether any answer with status 2xx means that the message was taken, also a page for people.
+    /// Whether any answer with status 2xx means that the message was taken, also a page for people, or JSON whose "ok"
+    /// or "success" is false.
     pub any_answer: bool,
     /// A template of the body; without it, the body is JSON.
     pub template: Option<String>,
@@ -59,7 +60,12 @@ impl Notifier for Webhook {
             None => http::Request::post_json("", &body),
             Some(template) => {
                 let kind = settings.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
-                let text = rendered(template, &body).unwrap_or_else(|problem| {
+                let is_empty = SettingsProblem::at("/template", "it renders nothing for this notification");
+                let text = rendered(template, &body).and_then(|text| match text.trim() {
+                    "" => Err(is_empty),
+                    _ => Ok(text),
+                });
+                let text = text.unwrap_or_else(|problem| {
                     log::warn!("the default text is sent: {}", problem.sentence());
                     default_text(kind, &body)
                 });
@@ -69,8 +75,10 @@ impl Notifier for Webhook {
         };
         let request = request.header("idempotency-key", &notification.id).configured_headers(&settings.headers);
         let response = request.send()?;
-        let is_page = response.is_page() && !settings.any_answer;
-        response.confirmed("a webhook", |_, _| !is_page).map(drop)
+        let is_page = response.is_page();
+        let refuses = |answer: &Value| ["ok", "success"].iter().any(|key| answer[key] == json!(false));
+        let is_taken = |answer: &Value| settings.any_answer || (!is_page && !refuses(answer));
+        response.confirmed("a webhook", |_, answer| is_taken(answer)).map(drop)
     }
 }
 
