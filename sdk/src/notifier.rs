@@ -188,9 +188,6 @@ pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The beginning of a body in which the elements of a page are sought, in characters.
-const PAGE_START: usize = 4096;
-
 impl Response {
     /// Returns the response if its status is 2xx.
     ///
@@ -235,7 +232,7 @@ impl Response {
     /// declare HTML for every text.
     pub fn is_page(&self) -> bool {
         const OF_PAGES: [&str; 6] = ["<!doctype html", "<html", "<head", "<title", "<body", "<form"];
-        let start: String = self.text().trim_start().chars().take(PAGE_START).collect::<String>().to_ascii_lowercase();
+        let start: String = self.text().trim_start().chars().take(4096).collect::<String>().to_ascii_lowercase();
         start.starts_with('<') && OF_PAGES.iter().any(|tag| start.contains(tag))
     }
 }

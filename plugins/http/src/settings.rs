@@ -112,6 +112,11 @@ impl Settings {
         if self.basic_auth.is_some() && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             add("/basic_auth", "it and the header authorization exclude each other: remove one".to_owned());
         }
+        for (key, texts) in [("body_contains", &self.body_contains), ("body_excludes", &self.body_excludes)] {
+            if let Some(place) = texts.iter().position(String::is_empty) {
+                add(&format!("/{key}/{place}"), "it is empty, and every body contains it: write a text".to_owned());
+            }
+        }
         if self.method == HttpMethod::Head && self.checks_body() {
             let message = "a HEAD request has no body: use GET, or remove body_contains and body_excludes";
             add("/method", message.to_owned());

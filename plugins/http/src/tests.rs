@@ -197,6 +197,8 @@ fn bad_settings_are_reported() {
         (r#"{"method":"HEAD","body_contains":["a"]}"#, "HEAD"),
         (r#"{"latency_warning_ms":2,"latency_critical_ms":1}"#, "latency_warning_ms"),
         (r#"{"certificate_warning_days":1}"#, "certificate_warning_days"),
+        (r#"{"body_contains":["a",""]}"#, "body_contains"),
+        (r#"{"body_excludes":[""]}"#, "every body contains it"),
         (r#"{"colour":1}"#, "colour"),
     ] {
         let problems = told(settings);

@@ -2,10 +2,10 @@
 //!
 //! Both forms are supported for each item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`)
 //! and flat (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the
-//! library's words; it may also stand for the whole of `health`. `code` is a code of the source and never a state. The worse of `healthy` and the state counts,
-//! and of a field that is repeated the worst value. An item without a name gets one from its place ("item 3"). An
-//! item whose state cannot be read is unknown. The body is parsed for any status of the response. A body that is not
-//! an array fails the poll.
+//! library's words; it may also stand for the whole of `health`. `code` is a code of the source and never a state.
+//! The worse of `healthy` and the state counts, and of a field that is repeated the worst value. An item without a
+//! name gets one from its place ("item 3"). An item whose state cannot be read is unknown. The body is parsed for any
+//! status of the response. A body that is not an array fails the poll.
 
 #![deny(unsafe_code)]
 
