@@ -231,9 +231,11 @@ impl Response {
     /// Returns whether the body is a page for people, or a part of one. The declared type says nothing: many scripts
     /// declare HTML for every text.
     pub fn is_page(&self) -> bool {
-        const OF_PAGES: [&str; 6] = ["<!doctype html", "<html", "<head", "<title", "<body", "<form"];
-        let start: String = self.text().trim_start().chars().take(4096).collect::<String>().to_ascii_lowercase();
-        start.starts_with('<') && OF_PAGES.iter().any(|tag| start.contains(tag))
+        const BEGINS: [&str; 9] = ["<head>", "<body", "<form", "<p>", "<div", "<h1", "<title>", "<meta ", "<!--"];
+        let text = self.text().trim_start().chars().take(4096).collect::<String>().to_ascii_lowercase();
+        let has = |tags: &[&str]| tags.iter().any(|tag| text.contains(tag));
+        let is_part = || BEGINS.iter().any(|tag| text.starts_with(tag)) && has(&["<title>", "<body", "<form"]);
+        text.starts_with('<') && (has(&["<!doctype html", "<html"]) || is_part())
     }
 }
 

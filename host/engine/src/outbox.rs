@@ -35,7 +35,7 @@ use notify::{MAX_OPEN, Trouble};
 use retries::{EXPIRES, after_failure};
 use sandbox::{Collected, Sandbox};
 use scheduler::Change;
-use sender::{Attempted, Sender};
+use sender::Sender;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -100,19 +100,19 @@ impl Attempt {
         let (channel, number) = (delivery.notification.channel.clone(), delivery.notification.number);
         let guard = InFlight { outbox: outbox.clone(), channel: channel.clone() };
         let notification = delivery.rest();
-        // The host may have ended between the last alert and the end of the attempt.
-        let attempted = if notification.alerts.is_empty() {
-            Attempted { result: Ok(None), stored: None }
-        } else {
-            let parts = &outbox.0.parts;
-            let attempt = sandbox::Attempt {
-                notification,
-                created: delivery.created,
-                number: delivery.attempts.saturating_add(1),
-                progress: Arc::new(outbox.progress_of(&channel, number)),
-            };
-            sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await
+        if notification.alerts.is_empty() {
+            // The host ended between the last alert and the end of the attempt, or later news replaced the others.
+            outbox.complete(delivery);
+            return drop(guard);
+        }
+        let parts = &outbox.0.parts;
+        let attempt = sandbox::Attempt {
+            notification,
+            created: delivery.created,
+            number: delivery.attempts.saturating_add(1),
+            progress: Arc::new(outbox.progress_of(&channel, number)),
         };
+        let attempted = sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await;
         outbox.keep(&target, attempted.stored);
         outbox.ended(&channel, number, attempted.result);
         drop(guard);
@@ -261,7 +261,13 @@ impl Outbox {
         match attempted.result {
             Ok(refused) => {
                 let refused = refused.or_else(|| progress.take().into_iter().find_map(|alert| alert.refused));
+                // It works again: what waits is tried now.
+                if let Some(channel) = self.state().channels.get_mut(name) {
+                    channel.hurry(parts.clock.now());
+                }
+                self.catch_up(parts.clock.now());
                 self.succeeded(name, refused.clone());
+                self.0.wake.notify_one();
                 let failed = |why| Err(CommandError::Conflict(format!("channel {name} delivers in part: {why}")));
                 refused.map_or(Ok(()), failed)
             }
@@ -389,7 +395,9 @@ impl Outbox {
             self.failed(name, &why, true);
             return self.give_up(delivery, why);
         }
-        let in_a_row = self.state().channels.get(name).map_or(delivery.attempts, |channel| channel.in_a_row(&delivery));
+        // A delivery that replaced others waits as long as they would.
+        let of = |channel: &Channel| channel.in_a_row(&delivery).max(channel.failing.saturating_add(1));
+        let in_a_row = self.state().channels.get(name).map_or(delivery.attempts, of);
         let wait = after_failure(in_a_row, failure.retry_after);
         let delivery = Delivery { next_attempt: Some(clock.at(now.after(wait))), error: Some(why.clone()), ..delivery };
         if let Some(channel) = self.state().channels.get_mut(name) {

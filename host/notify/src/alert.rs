@@ -27,6 +27,8 @@ pub(crate) struct Alert {
     pub awaits: Option<Moment>,
     /// Until when the alert waits for another one that explains it.
     pub waits_until: Option<Moment>,
+    /// Whether the last report does not say, while the alert is pending.
+    pub is_out_of_sight: bool,
     /// When the subject was last observed to be wrong; `None` if not since the start of the process.
     pub seen: Option<Moment>,
     /// The moments of `record.changes`.
@@ -73,6 +75,7 @@ impl Alert {
             lasts_until: None,
             awaits: None,
             waits_until: None,
+            is_out_of_sight: false,
             seen: None,
             changes,
             notified,
@@ -113,7 +116,11 @@ impl Alert {
 
     /// How much the alert says: its status, where a missing dependency is as bad as an unknown one.
     pub(crate) fn severity(&self) -> Status {
-        if is_absence(&self.record) { self.record.status.max(Status::Unknown) } else { self.record.status }
+        match self.record.status {
+            _ if self.record.state == AlertState::Pending && self.is_out_of_sight => Status::Unknown,
+            status if is_absence(&self.record) => status.max(Status::Unknown),
+            status => status,
+        }
     }
 
     /// Confirms a pending alert at a time, unless that is set already. Returns the time if it is new.

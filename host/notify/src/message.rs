@@ -31,13 +31,11 @@ fn fingerprint(installation: &str, AlertRecord { subject, traits, .. }: &AlertRe
 pub(crate) fn describe(alert: &Alert, event: AlertEvent, suppresses: u32, frame: Frame<'_>) -> NotifiedAlert {
     let record = &alert.record;
     let is_over = event == AlertEvent::Resolved;
-    let is_eased = matches!(record.ended, Some((_, Resolution::Eased)));
-    let at_the_end = if is_eased { Status::Warning } else { Status::Ok };
     NotifiedAlert {
         fingerprint: fingerprint(frame.installation, record),
         event,
         subject: record.subject.clone(),
-        status: if is_over { at_the_end } else { record.status },
+        status: if is_over { Status::Ok } else { record.status },
         target_name: record.traits.name.clone(),
         kind: record.traits.kind.clone(),
         title: record.title.clone(),

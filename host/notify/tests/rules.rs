@@ -54,7 +54,7 @@ fn two_reports_confirm_and_two_end_an_alert() {
     assert_eq!(world.state(&subject), Some(AlertState::Resolved));
     world.advance(300);
     let last = world.heard.last().unwrap();
-    assert_eq!((last.summary.as_str(), last.status), ("only a warning now, after 15 s", Warning));
+    assert_eq!((last.summary.as_str(), last.status), ("only a warning now, after 15 s", Ok));
     assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
     let announced = [Action::Firing(subject.clone()), Action::Resolved(subject)];
     assert_eq!(world.announced, announced);
@@ -291,7 +291,7 @@ fn the_end_of_an_alert_says_how_it_ended() {
         confirm(&mut world, "a", status);
         world.advance(600);
         let last = world.heard.last().unwrap();
-        assert_eq!((last.event, last.summary.as_str(), last.status), (Resolved, summary, status));
+        assert_eq!((last.event, last.summary.as_str(), last.status), (Resolved, summary, Ok));
     }
 }
 

@@ -212,14 +212,15 @@ impl PageText {
         let body = response.body();
         let text = response.text();
         let is_utf8 = std::str::from_utf8(body).is_ok();
-        // Other control characters are in no text, and a replacement character is where one could not be converted.
+        // Other control characters are in no text. A text of replacement characters could not be converted at all.
         let is_odd =
             |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\x0c' | '\x1b' | '\u{80}'..='\u{9f}');
         let is_of = |set: &str, sets: &[&str]| sets.iter().any(|name| set.starts_with(name));
         let is_unread = |set: &str| is_of(set, &UNREAD_SETS) && !is_of(set, &READ_SETS);
         let declared = response.header("content-type").unwrap_or_default().to_ascii_lowercase();
         let set = declared.split_once("charset=").map(|(_, set)| set.trim_start_matches(['"', '\'', ' ']));
-        let is_replaced = is_utf8 && text.contains('\u{fffd}');
+        let is_lost = |c: char| c == '\u{fffd}' || c.is_whitespace();
+        let is_replaced = is_utf8 && !text.is_empty() && text.chars().all(is_lost);
         let is_readable = !(is_replaced || text.contains(is_odd) || set.is_some_and(is_unread));
         let latin1 = (!is_utf8).then(|| body.iter().copied().map(char::from).collect());
         Self { text, latin1, is_readable }

@@ -133,8 +133,7 @@ impl Reading {
             return self.dependencies.push(Dependency::unknown(place.name(), why));
         }
         self.warnings.insert(format!("{place} is skipped: it is not a JSON object"));
-        // Among the members of a whole body, false may be any switch.
-        if tells_of_failure(value) || (self.has_root && *value == Node::Bool(false)) {
+        if tells_of_failure(value, self.has_root) {
             let why = format!("it is {}, and not a JSON object with a status", shortened(&value.to_json()));
             self.dependencies.push(Dependency::unknown(place.name(), why));
         }
@@ -297,22 +296,28 @@ const OF_FAILURE: [&str; 18] = [
 /// The longest text that can be a status, in bytes. Others are addresses and descriptions.
 const LONGEST_STATUS: usize = 32;
 
-/// Whether a value that is not an object says that something is not ok: a word, or one in a list, perhaps of lists.
-fn tells_of_failure(value: &Node<'_>) -> bool {
+/// Whether a value that is not an object says that something is not ok, or one in a list does, perhaps of lists. Among
+/// the members of a whole body, only the words of health endpoints say so: others may be descriptions, and false may be
+/// any switch.
+fn tells_of_failure(value: &Node<'_>, has_root: bool) -> bool {
     match value {
-        Node::Text(text) if text.len() <= LONGEST_STATUS => {
-            let lower = text.to_lowercase();
-            let mut words = lower.split(|letter: char| !letter.is_alphanumeric());
+        Node::Text(text) => {
             word(text).is_some_and(|status| status != Status::Ok)
-                || lower.trim_start().starts_with("not ")
-                || words.any(|word| OF_FAILURE.contains(&word))
+                || (has_root && describes_failure(&text.to_lowercase()))
         }
+        Node::Bool(is_ok) => has_root && !is_ok,
         Node::List(items) => items.iter().any(|item| match item {
-            Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value)),
-            item => *item == Node::Bool(false) || tells_of_failure(item),
+            Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value, has_root)),
+            item => tells_of_failure(item, has_root),
         }),
         _ => false,
     }
+}
+
+fn describes_failure(text: &str) -> bool {
+    let text = text.trim();
+    let is_short = text.len() <= LONGEST_STATUS && !text.starts_with("no ");
+    is_short && (text.starts_with("not ") || text.split_whitespace().any(|word| OF_FAILURE.contains(&word)))
 }
 
 /// The worst of the values at a path: several, if a key is repeated.

@@ -55,9 +55,10 @@ struct Verification {
 /// snapshots of the list count.
 fn verification<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verification, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
-    let read = match raw.get().starts_with('"') {
-        true => serde_json::from_str(raw.get()).map(|state| Verification { state }),
-        false => serde_json::from_str(raw.get()),
+    let read = match raw.get().as_bytes().first() {
+        Some(b'"') => serde_json::from_str(raw.get()).map(|state| Verification { state }).ok(),
+        Some(b'{') => serde_json::from_str(raw.get()).ok(),
+        _ => None,
     };
     Ok(read.unwrap_or_default())
 }
@@ -99,7 +100,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
         let verdict = match walk.damaged {
             0 if walk.unclear > 0 => {
                 let what = count(walk.unclear, "snapshot");
-                (Status::Unknown, Some(format!("{what} was verified with a result that is neither ok nor failed")))
+                (Status::Unknown, Some(format!("verified with a result that is neither ok nor failed: {what}")))
             }
             0 => unverified(context, &name, &walk),
             damaged => {

@@ -207,14 +207,13 @@ fn dependency(index: usize, item: &Item<'_>, warnings: &mut Vec<String>) -> Depe
     });
     let last = item.get(Field::Health).map(health);
     let is_nested = last.is_some();
-    let healths: Vec<Option<Health<'_>>> = last.into_iter().chain(item.earlier(Field::Health).map(health)).collect();
-    // Of several, each one has to say so.
+    let all = || last.into_iter().chain(item.earlier(Field::Health).map(health));
     let is_skipped =
-        |health: &Option<Health<'_>>| health.and_then(|health| health.skipped).and_then(parse) == Some(true);
-    let skipped = !healths.is_empty() && healths.iter().all(is_skipped);
-    let health = last.flatten().unwrap_or_default();
+        |health: Option<Health<'_>>| health.and_then(|health| health.skipped).and_then(parse) == Some(true);
+    // Of several, each one has to say so.
+    let skipped = is_nested && all().all(is_skipped);
     let mut stated = Status::Ok;
-    for health in healths {
+    for health in all() {
         let Some(Health { state, .. }) = health else {
             warnings.push(format!("\"health\" of {name:?} cannot be read"));
             stated = stated.worse(Status::Unknown);
@@ -225,7 +224,8 @@ fn dependency(index: usize, item: &Item<'_>, warnings: &mut Vec<String>) -> Depe
     }
     let status = if skipped { Status::Ok } else { stated.worse(healthy(&name, item, warnings)) };
     let flat = || (item.get(Field::HealthCode), item.get(Field::LatencyMs));
-    let (code, latency) = if is_nested { (health.code, health.latency) } else { flat() };
+    let nested = || last.flatten().map(|health| (health.code, health.latency)).unwrap_or_default();
+    let (code, latency) = if is_nested { nested() } else { flat() };
     let checked_at = item.get(Field::LastChecked).and_then(|raw| checked_at(&name, raw, warnings));
     Dependency {
         kind: text(Field::Type).filter(|kind| !kind.trim().is_empty()),

@@ -37,7 +37,7 @@ impl Notifier for Slack {
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let response = http::Request::post_json("", &body(&settings, notification)).send()?;
         if !matches!(response.status(), 408 | 425 | 429 | 500..) {
-            refused(&response.text())?;
+            refused(response.status(), &response.text())?;
         }
         let any = settings.any_answer;
         let is_taken = |text: &str, answer: &Value| {
@@ -89,11 +89,13 @@ const PHRASES: [&str; 6] = [
 
 /// Fails if an answer, whatever its status is, says that the message was not taken: a word alone or `{"ok": false,
 /// "error": …}` of Slack, `{"success": false, …}` of Rocket.Chat.
-fn refused(answer: &str) -> Result<(), CallError> {
+fn refused(status: u16, answer: &str) -> Result<(), CallError> {
     let json = serde_json::from_str::<Value>(answer).unwrap_or_default();
     let reason = [&json["message"], &json["error"]].into_iter().find_map(Value::as_str).unwrap_or(answer.trim());
     let lower = reason.to_lowercase();
-    let is_known = PHRASES.iter().any(|phrase| lower.contains(phrase));
+    // A successful answer may repeat the message.
+    let is_refusal = !(200..300).contains(&status) || json["ok"] == json!(false) || json["success"] == json!(false);
+    let is_known = is_refusal && PHRASES.iter().any(|phrase| lower.contains(phrase));
     let why = match answer.trim() {
         word if OF_OPERATORS.contains(&word) => word,
         _ if is_known => reason,
@@ -169,12 +171,12 @@ mod tests {
 
     #[test]
     fn an_error_in_a_good_answer_is_a_failure() {
-        assert!(refused("ok").is_ok() && refused(r#"{"ok":true}"#).is_ok() && refused("").is_ok());
-        let error = refused(r#"{"ok":false,"error":"channel_not_found"}"#).unwrap_err();
+        assert!(refused(200, "ok").is_ok() && refused(200, r#"{"ok":true}"#).is_ok() && refused(200, "").is_ok());
+        let error = refused(200, r#"{"ok":false,"error":"channel_not_found"}"#).unwrap_err();
         assert!(matches!(&error, CallError::Misconfigured(failure) if failure.message.contains("channel_not_found")));
-        assert!(matches!(refused("channel_is_archived\n"), Err(CallError::Misconfigured(_))));
-        assert!(refused("invalid_payload").is_ok(), "its status says it");
-        assert!(matches!(refused(r#"{"ok":false,"error":"ratelimited"}"#), Err(CallError::Transient(_))));
-        assert!(matches!(refused(r#"{"success":false}"#), Err(CallError::Permanent(_))));
+        assert!(matches!(refused(200, "channel_is_archived\n"), Err(CallError::Misconfigured(_))));
+        assert!(refused(200, "invalid_payload").is_ok(), "its status says it");
+        assert!(matches!(refused(200, r#"{"ok":false,"error":"ratelimited"}"#), Err(CallError::Transient(_))));
+        assert!(matches!(refused(200, r#"{"success":false}"#), Err(CallError::Permanent(_))));
     }
 }

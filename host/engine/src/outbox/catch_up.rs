@@ -2,7 +2,7 @@
 
 use super::{Outbox, UNSTORED};
 use crate::message::Message;
-use model::{AlertChange, Moment};
+use model::{AlertChange, Delivery, DeliveryState, Moment};
 use notify::MAX_OPEN;
 
 impl Outbox {
@@ -31,5 +31,16 @@ impl Outbox {
         if !changes.is_empty() {
             self.write_changes(changes, Vec::new(), || {});
         }
+    }
+
+    /// Ends a delivery of which nothing is left to send. That says nothing about the channel.
+    pub(super) fn complete(&self, delivery: Delivery) {
+        if let Some(why) = delivery.refusals() {
+            self.failed(&delivery.notification.channel, &why, true);
+            return self.give_up(delivery, why);
+        }
+        let done = Delivery { state: DeliveryState::Delivered, next_attempt: None, error: None, ..delivery };
+        self.finish(done.clone(), self.0.parts.clock.now());
+        self.write(done, Vec::new());
     }
 }

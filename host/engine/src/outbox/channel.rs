@@ -120,7 +120,9 @@ impl Channel {
         if self.is_busy || !self.is_in_trouble || !first.is_some_and(is_tried_again) {
             return Vec::new();
         }
-        let changed = reduce(&self.queue.values().map(|queued| &queued.delivery).collect::<Vec<_>>());
+        // The row of another one is still to be written.
+        let stored = self.queue.values().filter(|queued| queued.unstored.is_none());
+        let changed = reduce(&stored.map(|queued| &queued.delivery).collect::<Vec<_>>());
         for delivery in &changed {
             let number = delivery.notification.number;
             if delivery.state == DeliveryState::Replaced {

@@ -26,6 +26,10 @@ pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
     }
     gather_ends(&mut kept);
     let change = |(before, after): (&&Delivery, Delivery)| {
+        if after.notification.alerts.is_empty() && after.notification.omitted > 0 {
+            // Others of its alerts are not listed anywhere.
+            return None;
+        }
         if after.notification.alerts.is_empty() {
             let (state, error) = (DeliveryState::Replaced, Some(REPLACED.to_owned()));
             return Some(Delivery { state, error, next_attempt: None, ..(*before).clone() });
@@ -39,7 +43,8 @@ pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
 fn gather_ends(deliveries: &mut [Delivery]) {
     let consists_of_ends = |delivery: &Delivery| {
         let alerts = &delivery.notification.alerts;
-        delivery.progress.is_empty() && !alerts.is_empty() && alerts.iter().all(is_end)
+        // A receiver that recognises repetitions may have taken one that was sent already.
+        delivery.attempts == 0 && !alerts.is_empty() && alerts.iter().all(is_end)
     };
     let Some(place) = deliveries.iter().rposition(consists_of_ends) else { return };
     let mut summary = deliveries[place].notification.clone();
@@ -59,7 +64,7 @@ fn gather_ends(deliveries: &mut [Delivery]) {
         summary.alerts.extend(moved);
         summary.group.retain(|label| notification.group.contains(label));
         if notification.alerts.is_empty() {
-            summary.omitted = summary.omitted.saturating_add(notification.omitted);
+            summary.omitted = summary.omitted.saturating_add(std::mem::take(&mut notification.omitted));
         }
     }
     summary.alerts.sort_by_key(|alert| alert.since);
@@ -81,13 +86,16 @@ mod tests {
     use crate::sample::sample_notification;
     use model::{AlertProgress, Timestamp};
 
-    /// A delivery with alerts such as `+db` (it fires) and `-db` (it is over). The outcome of those after `=` is known.
+    /// A delivery with alerts such as `+db` (it fires) and `-db` (it is over). The outcome of those after `=` is known,
+    /// and `!` is for a delivery that was sent once.
     fn delivery(number: u64, alerts: &str) -> Delivery {
         let at = Timestamp::from_millis(i64::try_from(number).unwrap());
         let mut delivery = Delivery::new(sample_notification("ops", (AlertEvent::Firing, 1), at), at);
         delivery.notification.number = number;
         let sample = delivery.notification.alerts.remove(0);
         for word in alerts.split_whitespace() {
+            delivery.attempts = word.starts_with(['!', '=']).into();
+            let word = word.trim_start_matches('!');
             let word = match word.strip_prefix('=') {
                 Some(known) => {
                     delivery.progress.push(AlertProgress { fingerprint: known[1..].to_owned(), refused: None });
@@ -137,6 +145,8 @@ mod tests {
             // The receiver took one of two: its end is news, and so is the other one.
             (&["=+a +b", "-a", "-b"], &["=+a", ".", "-a -b"]),
             (&["=-a -b", "-c"], &["=-a", "-b -c"]),
+            (&["!-a", "-b"], &[".", "-a -b"]),
+            (&["!-a", "+c -b"], &["-a", "+c -b"]),
             (&["=+a +b", "+a"], &["=+a +b", "+a"]),
         ];
         for (before, after) in cases {
@@ -159,6 +169,9 @@ mod tests {
         let summary = &changed[1].notification;
         assert_eq!((&summary.group[..], summary.omitted), (&[label("site", "x")][..], 7));
         assert_eq!(reduced(&[delivery(1, "+a")]), ["+a"]);
+        let mut storm = [delivery(1, "+a"), delivery(2, "-a")];
+        storm[0].notification.omitted = 150;
+        assert_eq!(reduced(&storm), ["+a", "-a"], "it says more than what it lists");
         assert_eq!(reduce(&[]), []);
     }
 }

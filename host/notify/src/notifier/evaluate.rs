@@ -31,6 +31,7 @@ impl Notifier {
         if let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.has_lasted(now.moment)) {
             self.actions.extend(alert.fire(now));
             self.changed.insert(subject.clone());
+            self.unsettle_dependents(subject);
             self.await_parent(subject, now);
         }
         let Some(alert) = self.alerts.get(subject) else { return };

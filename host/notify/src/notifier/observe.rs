@@ -216,6 +216,7 @@ impl Notifier {
     /// A dependency that was seen to be wrong is unknown. An alert that is pending is confirmed if that lasts.
     fn lose_sight(&mut self, subject: &Subject, message: Option<&str>, proof: Proof, now: Now) {
         let Some(alert) = self.alerts.get_mut(subject) else { return };
+        let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
         if let Proof::Lasting(long) = proof {
             let at = alert.confirm_at(now.moment.after(long));
             self.timers.extend(at.map(|at| (at, subject.clone())));
@@ -223,6 +224,10 @@ impl Notifier {
         if alert.record.state == AlertState::Firing && alert::is_absence(&alert.record) {
             alert.record_mut().message = message.map(str::to_owned);
             self.changed.insert(subject.clone());
+        }
+        if !was_out_of_sight {
+            // It explains less than before.
+            self.unsettle_dependents(subject);
         }
     }
 
@@ -232,6 +237,7 @@ impl Notifier {
         if alert.record.state == AlertState::Firing {
             alert.streak = 0;
         }
+        let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
         let is_forgotten = alert.lasts_until.is_none() && now.wall.since(since) >= FORGOTTEN;
         match alert.record.state {
             AlertState::Firing if !alert::is_absence(&alert.record) => {
@@ -245,6 +251,9 @@ impl Notifier {
                 self.end(subject, Resolution::Missing, now);
             }
             _ => {}
+        }
+        if !was_out_of_sight {
+            self.unsettle_dependents(subject);
         }
     }
 
@@ -372,6 +381,7 @@ impl Notifier {
             record.acknowledged = record.acknowledged.take().filter(|held| held.status >= sign.status);
         }
         (alert.awaits, alert.seen) = (None, Some(now.moment));
+        let was_out_of_sight = std::mem::take(&mut alert.is_out_of_sight);
         let is_pending = alert.record.state == AlertState::Pending;
         alert.streak = if is_pending && confirm.is_some() { alert.streak + 1 } else { 0 };
         let lasts_until = match sign.proof {
@@ -398,7 +408,7 @@ impl Notifier {
         if is_stored {
             self.changed.insert(subject.clone());
         }
-        if was == AlertState::Resolved || is_graver {
+        if was == AlertState::Resolved || is_graver || was_out_of_sight {
             self.unsettle_dependents(subject);
         }
         if fires_now {

@@ -37,3 +37,25 @@ fn what_is_not_to_be_there_is_not_missed_in_other_shapes() {
     let (found, _) = outline(bound, r#"[{"n":"a","v":{"s":"failed"}}]"#);
     assert_eq!(found, "a=unknown");
 }
+
+#[test]
+fn below_a_root_a_member_that_describes_a_failure_is_unknown() {
+    for (part, expected) in [
+        ("false", "x=unknown"),
+        ("[false]", "x=unknown"),
+        ("\"CRASHED\"", "x=unknown"),
+        ("\"not ok\"", "x=unknown"),
+        ("\"connection lost\"", "x=unknown"),
+        ("\"no error\"", ""),
+        ("\"dead-letter-worker\"", ""),
+        ("\"production\"", ""),
+        ("\"https://status.example/errors/down\"", ""),
+        ("true", ""),
+        ("3", ""),
+        ("null", ""),
+    ] {
+        let body = format!(r#"{{"c":{{"x":{part}}}}}"#);
+        let (found, _) = outline(r#"{"root":"c","fields":{"name":"$key","healthy":"v"}}"#, &body);
+        assert_eq!(found, expected, "{part}");
+    }
+}
