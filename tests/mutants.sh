@@ -77,7 +77,8 @@ notify_mutants=(
     "circles of needs are not cut|ranks.rs|if need.0 == target \|\| all.needs_indirectly(&need.0, &target) {|if false {"
     "circles of what they run on are not cut|ranks.rs|    if is_cyclic {|    if false {"
     "alerts of a removed target stay|notifier/observe.rs|None => self.end(&subject, Resolution::Removed, now),|None => {}"
-    "a storm is not summarised|groups.rs|let is_storm = lane.waiting.len() > STORM \|\| lane.sent.len() + keys.len() > STORM;|let is_storm = false;"
+    "a storm is not summarised|groups.rs|let is_storm = lane.waiting.len() > STORM \|\| recent.len() > STORM;|let is_storm = false;"
+    "often news of one group are a storm|groups.rs|\|\| recent.len() > STORM|\|\| lane.sent.len() + keys.len() > STORM"
     "a full channel is not waited for|groups.rs|if undelivered >= MAX_OPEN {|if false {"
     "a group ignores its interval|groups.rs|soonest.max(last.after(times.interval))|soonest"
     "a restart forgets when a group was notified|notifier.rs|        notifier.restore_groups(now);|"
@@ -89,6 +90,7 @@ notify_mutants=(
     "a child does not wait for its parent|notifier/evaluate.rs|alert.awaits.or(alert.waits_until).is_some()|alert.awaits.is_some()"
     "a recovery waits for the interval of its group|notifier/evaluate.rs|alert.recent_changes(now.moment) <= 2|false"
     "a dependency that vanishes ends its alert|notifier/observe.rs|=> self.miss(&subject, since, now),|=> self.end(&subject, Resolution::Missing, now),"
+    "what is out of sight explains as before|alert.rs|self.record.state == AlertState::Pending && self.is_out_of_sight|false"
     "what is unknown alerts at once|notifier/observe.rs|now.moment_of(alert.record.since).after(long)|now.moment"
     "the start needs no more reports|notifier/observe.rs|let more = u32::from(is_starting);|let more = 0;"
 )

@@ -114,3 +114,21 @@ fn a_target_explains_those_that_depend_on_it() {
     world.advance(400);
     assert_eq!(world.news(), heard(&[("nas/db", Firing)]));
 }
+
+#[test]
+fn an_alert_of_what_is_out_of_sight_explains_nothing_before_it_is_confirmed() {
+    let app = TargetSpec { depends_on: vec![(id("nas"), Some("db".to_owned()))], ..target("app") };
+    let mut world = World::new(settings(one_route()), vec![target("nas"), app]);
+    world.observe("nas", &[("db", Critical), ("web", Ok)]);
+    confirm(&mut world, "app", Critical);
+    world.advance(60);
+    assert_eq!(world.news(), [], "the report of nas explains it");
+    let missing =
+        Report { statuses: [("web".to_owned(), Ok)].into(), missing: vec!["db".to_owned()], ..Report::default() };
+    world.report("nas", &missing);
+    world.advance(60);
+    assert_eq!(world.news(), []);
+    world.observe("app", &[("db", Critical)]);
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("app/db", Firing)]));
+}
