@@ -78,7 +78,7 @@ notify_mutants=(
     "circles of what they run on are not cut|ranks.rs|    if is_cyclic {|    if false {"
     "alerts of a removed target stay|notifier/observe.rs|None => self.end(&subject, Resolution::Removed, now),|None => {}"
     "a storm is not summarised|groups.rs|let is_storm = lane.waiting.len() > STORM \|\| recent.len() > STORM;|let is_storm = false;"
-    "often news of one group are a storm|groups.rs|\|\| recent.len() > STORM|\|\| lane.sent.len() + keys.len() > STORM"
+    "frequent news of one group is a storm|groups.rs|\|\| recent.len() > STORM|\|\| lane.sent.len() + keys.len() > STORM"
     "a full channel is not waited for|groups.rs|if undelivered >= MAX_OPEN {|if false {"
     "a group ignores its interval|groups.rs|soonest.max(last.after(times.interval))|soonest"
     "a restart forgets when a group was notified|notifier.rs|        notifier.restore_groups(now);|"

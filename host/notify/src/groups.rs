@@ -200,7 +200,7 @@ impl Groups {
         while lane.sent.front().is_some_and(|(sent, _)| now.since(*sent) >= MINUTE) {
             lane.sent.pop_front();
         }
-        // Often news of few groups are no storm: their own wait bounds them.
+        // Frequent news of a few groups is no storm: the wait of each group bounds it.
         let recent: BTreeSet<&GroupKey> = lane.sent.iter().map(|(_, key)| key).chain(&keys).collect();
         let is_storm = lane.waiting.len() > STORM || recent.len() > STORM;
         let last = lane.sent.back().map(|(sent, _)| *sent);

@@ -34,7 +34,7 @@ pub use input::{
     Action, ChannelTraits, Finding, Health, Input, Now, Outcome, Polled, Reading, Settings, TargetSpec, Trouble,
 };
 pub use matcher::{ATTRIBUTES, Attributes, InvalidMatcher, Matcher, Matchers};
-pub use notifier::Notifier;
+pub use notifier::{LISTED, Notifier};
 pub use route::{Route, RouteChoice, choose};
 pub use silence::{Silence, SilenceTime};
 pub use window::{InvalidWindow, Window};

@@ -5,6 +5,8 @@ mod evaluate;
 mod flush;
 mod observe;
 
+pub use flush::LISTED;
+
 use crate::alert::Alert;
 use crate::blind::{self, Blind};
 use crate::groups::Groups;

@@ -296,7 +296,7 @@ fn the_end_of_an_alert_says_how_it_ended() {
 }
 
 #[test]
-fn often_news_of_one_group_hold_back_no_other() {
+fn frequent_news_of_one_group_holds_back_no_other() {
     let mut route = one_route();
     route[0].group_wait = Duration::from_millis(500);
     let mut world = World::new(settings(route), vec![target("a"), target("b")]);

@@ -6,7 +6,7 @@ use model::{AlertChange, Delivery, DeliveryState, Moment};
 use notify::MAX_OPEN;
 
 impl Outbox {
-    /// Spares channels in trouble that are tried again the news that later news replace.
+    /// Removes news that later news replace, from channels in trouble that are tried again.
     pub(super) fn catch_up(&self, now: Moment) {
         let mut changes = Vec::new();
         {

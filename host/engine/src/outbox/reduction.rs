@@ -1,18 +1,17 @@
 //! The news that a channel still has to hear after a while in which it took nothing.
 
 use model::{AlertEvent, Delivery, DeliveryState, NotifiedAlert};
+use notify::LISTED;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most alerts of a notification.
-const LISTED: usize = 100;
 /// Why a delivery is not sent.
 const REPLACED: &str = "later notifications say what is still true of it";
 
 /// Reduces deliveries that wait, in their order, to what is still true. Returns those that change.
 ///
-/// Of each alert, only the last news is kept. The ends of alerts become one notification, in the last delivery that
-/// consists of such. A delivery without news is [`DeliveryState::Replaced`] and keeps its alerts for readers. What a
-/// receiver took or refused already stays as it is.
+/// Of each alert, only the last news is kept. The ends of alerts become one notification, in the last delivery that has
+/// nothing else and was not sent yet. A delivery without news is [`DeliveryState::Replaced`] and keeps its alerts for
+/// readers. What a receiver took or refused already stays as it is.
 pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
     let mut last = BTreeMap::new();
     for (place, delivery) in waiting.iter().enumerate() {

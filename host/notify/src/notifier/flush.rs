@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Most alerts that a notification lists.
-const LISTED: usize = 100;
+pub const LISTED: usize = 100;
 /// Most rounds of one input. The second finds nothing unless a route has no wait; the bound keeps a fault from hanging
 /// the caller.
 const ROUNDS: usize = 16;
