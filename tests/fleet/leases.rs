@@ -1,5 +1,6 @@
 //! Where one of several hosts acts: deployments that one device polls at a time, and operators.
 
+use crate::receiver::{self, Receiver};
 use crate::support::{self, Host, Server, TOKEN, always, folder, ok, send, until};
 use crate::{CRITICAL, Fleet, HEALTHY, NAMES, deploy, server_for_each, target};
 use serde_json::{Value, json};
@@ -63,6 +64,70 @@ fn one_of_several_devices_polls_and_another_takes_over_while_it_is_stopped() {
     assert_eq!(hosts[second].take().unwrap().terminate(), 0);
     let third = |view: &Value| holder(view).is_some_and(|now| now != second) && view["holder"]["term"] == term + 2;
     until("another device polls", || fleet.deployment("web"), third);
+}
+
+/// The event, the fingerprint and the device of each alert that a receiver was notified of.
+fn told(receiver: &Receiver) -> Vec<[String; 3]> {
+    let alerts = |request: receiver::Received| {
+        let (body, device) = (request.json(), request.path.trim_start_matches('/').to_owned());
+        let alerts = body["alerts"].as_array().cloned().unwrap_or_default();
+        let word = |alert: &Value, key: &str| alert[key].as_str().unwrap_or_default().to_owned();
+        alerts
+            .iter()
+            .map(|alert| [word(alert, "event"), word(alert, "fingerprint"), device.clone()])
+            .collect::<Vec<_>>()
+    };
+    receiver.all().into_iter().flat_map(alerts).collect()
+}
+
+#[test]
+fn an_alert_goes_on_while_its_target_goes_from_device_to_device() {
+    let (_keep, place) = folder();
+    let (server, broken) = server_for_each(&place);
+    broken.iter().for_each(|file| fs::write(file, "").unwrap());
+    let receiver = Receiver::patient();
+    let fleet = Fleet::start_with_accounts(&place, &NAMES);
+    let start = |n: usize| {
+        let more = format!(
+            "[scheduler]\nmin_interval = \"200ms\"\n[alerts]\nstartup_grace = \"0s\"\n[[channel]]\nname = \"ops\"\nkind = \
+             \"webhook\"\nurl = \"{}\"\n[[route]]\nchannels = [\"ops\"]\ngroup_wait = \"0s\"\n",
+            receiver.url(&format!("/{}", NAMES[n]))
+        );
+        fleet.agent(NAMES[n], "", &more)
+    };
+    let mut hosts: Vec<Option<Host>> = (0..3).map(|n| Some(start(n))).collect();
+    let target = json!({ "id": "web", "kind": "proactive-deps", "url": server.url("/${device.id}"), "interval": "1s" });
+    fleet.deploy("web", &json!({ "once": true, "targets": [target] }));
+    let told_of = || told(&receiver);
+    let first_told = until("a receiver is notified", told_of, |told| !told.is_empty()).remove(0);
+    let first = NAMES.iter().position(|name| *name == first_told[2]).unwrap();
+    assert_eq!(first_told[0], "firing");
+    let alert = |host: &Host| host.get("/api/v1/alerts")["alerts"][0].clone();
+    let fires = |alert: &Value| alert["state"] == "firing" && alert["dependency"] == "db";
+
+    // It is stopped: another device has the alert. When it continues, it says nothing.
+    let host = |hosts: &[Option<Host>], n: usize| alert(hosts[n].as_ref().unwrap());
+    let since = host(&hosts, first)["since"].clone();
+    hosts[first].as_ref().unwrap().signal("STOP");
+    let others: Vec<usize> = (0..3).filter(|n| *n != first).collect();
+    let takers = || others.iter().copied().find(|n| fires(&host(&hosts, *n)));
+    let second = until("another device has the alert", takers, Option::is_some).unwrap();
+    assert_eq!(host(&hosts, second)["since"], since);
+    hosts[first].as_ref().unwrap().signal("CONT");
+    let handed_over = |alert: &Value| alert["state"] == "resolved" && alert["resolution"] == "handed_over";
+    until("it has handed the alert over", || host(&hosts, first), handed_over);
+
+    // Killed and started again, a device has it still, or another one does.
+    hosts[second].take().unwrap().kill();
+    hosts[second] = Some(start(second));
+    let holders = || (0..3).filter(|n| fires(&host(&hosts, *n))).collect::<Vec<_>>();
+    let third = until("one device has the alert", holders, |holders| holders.len() == 1)[0];
+
+    // Ended properly, it leaves the alert to the next one, which says how it ends.
+    broken.iter().for_each(|file| fs::remove_file(file).unwrap());
+    assert_eq!(hosts[third].take().unwrap().terminate(), 0);
+    let told = until("a receiver is notified of the end", told_of, |told| told.len() > 1);
+    assert_eq!((told.len(), told[1][0].as_str(), &told[1][1]), (2, "resolved", &first_told[1]), "{told:?}");
 }
 
 #[test]

@@ -14,6 +14,9 @@ mod leases;
 mod network;
 mod plugins;
 mod proxy;
+#[path = "../end_to_end/receiver.rs"]
+#[allow(dead_code, reason = "it has more than these tests need")]
+mod receiver;
 #[path = "../end_to_end/support.rs"]
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod support;

@@ -4,7 +4,7 @@
 //! rights instead of the client's, so an agent could write the key of another one. An agent with a separate account
 //! reaches only the subjects that the operator's account exports to it.
 
-use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
+use crate::bucket::{Bucket, META, heartbeat, of_agent, open_alerts, shard};
 use fleet::names::{info_key, state_key};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -66,8 +66,15 @@ fn services(device: &str) -> [String; 7] {
 
 /// The subjects of the operator's account that every agent may publish to: any device may become the one that polls,
 /// and may read plugins.
-fn shared() -> [String; 3] {
-    [Bucket::Leases.subject(&shard("*")), direct(Bucket::Leases, &shard("*")), direct(Bucket::Plugins, "*.*")]
+fn shared() -> [String; 5] {
+    let [lease, alerts] = [shard("*"), open_alerts("*")];
+    [
+        Bucket::Leases.subject(&lease),
+        direct(Bucket::Leases, &lease),
+        Bucket::Leases.subject(&alerts),
+        direct(Bucket::Leases, &alerts),
+        direct(Bucket::Plugins, "*.*"),
+    ]
 }
 
 /// The subject of a request for the last record of a key.
@@ -84,14 +91,14 @@ mod tests {
         let passwords = ["host-1", "host-2"].map(|device| (device.to_owned(), format!("{device}-secret")));
         let text = accounts("hub-secret", &passwords.into());
         let own = text.split("\"agent-host-1\": {").nth(1).unwrap().split("\n  }").next().unwrap();
-        assert_eq!(own.matches("service:").count(), 11);
+        assert_eq!(own.matches("service:").count(), 13);
         assert!(own.contains("\"$KV.device-state.state.host-1.>\"") && own.contains("host-1-secret"), "{own}");
         assert!(!own.contains("host-2") && !own.contains("hub-secret") && !own.contains("\">\""), "{own}");
-        assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 3);
+        assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 5);
         // Each other export names the one account that may import it.
         let exports = text
             .lines()
-            .filter(|line| line.contains("accounts: [") && !line.contains("shard") && !line.contains("plugins"));
+            .filter(|line| line.contains("accounts: [") && !line.contains("leases") && !line.contains("plugins"));
         for line in exports {
             let device = if line.contains("agent-host-1") { "host-1" } else { "host-2" };
             assert!(line.matches(device).count() >= 2, "{line}");

@@ -11,6 +11,7 @@
 //! them.
 
 mod answers;
+mod custody;
 mod plugins;
 mod writer;
 
@@ -27,8 +28,9 @@ use crate::seal::Keys;
 use answers::Answers;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
+use custody::Custody;
 use fleet::names::{info_key, state_key};
-use fleet::wire::{Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, encode, fitting};
+use fleet::wire::{Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, encode, fitting};
 use fleet::{LinkState, Stamp, digest};
 use futures_util::StreamExt;
 use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, QueuedRecord};
@@ -81,8 +83,10 @@ pub struct Agent<H> {
     earlier_since: Option<Instant>,
     /// The time that the broker has for the next read of the stream's identity.
     read_within: Duration,
-    /// The deployments that the host polls; `None` before the first assignment.
-    granted: Option<Vec<Granted>>,
+    /// The deployments that the host polls, and those that it stands by for; `None` before the first assignment.
+    granted: Option<(Vec<Granted>, Vec<String>)>,
+    /// The alerts of the deployments that this device polls under a lease.
+    custody: Custody<H>,
     /// When another host was last seen to report as this device, and what is said about it.
     doubled: Option<(Instant, String)>,
 }
@@ -109,6 +113,8 @@ impl<H: AgentHost> Agent<H> {
         let (leases, competing) = leases(connection.clone(), description.device.clone(), link.seed);
         // It ends when the agent is dropped.
         tokio::spawn(competing);
+        let known = (connection.clone(), description.device.clone());
+        let custody = Custody::new(host.clone(), known, leases.standing.clone());
         Ok(Self {
             plugins: Plugins::new(host.clone()),
             is_preparing: false,
@@ -122,6 +128,7 @@ impl<H: AgentHost> Agent<H> {
             earlier_since: None,
             read_within: FIRST_READ,
             granted: None,
+            custody,
             doubled: None,
         })
     }
@@ -152,6 +159,11 @@ impl<H: AgentHost> Agent<H> {
             let is_due = check_at <= now;
             let may_send = if is_due { self.checked().await } else { is_checked };
             is_checked = may_send && self.send_queued().await;
+            let polled = self.granted.as_ref().map_or(&[][..], |(granted, _)| granted);
+            if may_send && let Err(why) = self.custody.keep(polled).await {
+                tracing::warn!("{why}");
+                is_checked = false;
+            }
             if is_due && is_checked {
                 check_at = Instant::now() + if self.is_preparing { RETRY } else { CHECK };
                 failures = 0;
@@ -315,6 +327,7 @@ impl<H: AgentHost> Agent<H> {
         }
         self.earlier_since = None;
         let wanted = assignment.deployments.iter().filter(|assigned| assigned.is_once);
+        self.custody.end(|name| wanted.clone().any(|assigned| assigned.name == name)).await;
         self.leases.want(wanted.map(|assigned| shard(&assigned.name)).collect());
         self.is_preparing = self.plugins.prepare(&assignment.plugins, &self.connection.context).await;
         self.assignment = Some(assignment);
@@ -326,18 +339,22 @@ impl<H: AgentHost> Agent<H> {
     /// device has.
     async fn grant(&mut self) -> Result<(), String> {
         let Some(assignment) = self.assignment.as_ref().filter(|_| !self.is_preparing) else { return Ok(()) };
-        let granted = {
+        let (mut granted, mut standby) = (Vec::new(), Vec::new());
+        {
             let standing = self.leases.standing.borrow_and_update();
-            let grant = |assigned: &Assigned| {
+            for assigned in &assignment.deployments {
                 let right = || standing.get(&shard(&assigned.name)).and_then(Standing::right);
-                let term = if assigned.is_once { right()? } else { 0 };
-                Some(Granted { assigned: assigned.clone(), term })
-            };
-            assignment.deployments.iter().filter_map(grant).collect::<Vec<_>>()
-        };
-        if self.granted.as_ref() != Some(&granted) {
-            self.host.assign(granted.clone()).await?;
-            self.granted = Some(granted);
+                match if assigned.is_once { right() } else { Some(0) } {
+                    Some(term) => granted.push(Granted { assigned: assigned.clone(), term }),
+                    None => standby.push(assigned.name.clone()),
+                }
+            }
+        }
+        let all = (granted, standby);
+        if self.granted.as_ref() != Some(&all) {
+            let (granted, standby) = all.clone();
+            self.host.assign(granted, standby).await?;
+            self.granted = Some(all);
         }
         Ok(())
     }

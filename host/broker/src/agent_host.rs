@@ -1,6 +1,6 @@
 //! The host of an agent, as the agent uses it.
 
-use fleet::wire::{Assigned, OfferedPlugin};
+use fleet::wire::{Assigned, OfferedPlugin, OpenAlert};
 use model::{FleetChange, FleetPlace, LogPage, QueuedRecord, Timestamp};
 use std::future::Future;
 use tokio::sync::Notify;
@@ -28,8 +28,27 @@ pub trait AgentHost: Send + Sync + 'static {
     /// Notified after each new record.
     fn recorded(&self) -> &Notify;
 
-    /// Applies the deployments of this device; those that are not in the list end.
-    fn assign(&self, deployments: Vec<Granted>) -> impl Future<Output = Result<(), String>> + Send;
+    /// Applies the deployments of this device; those that are in no list end. Another device may poll those that it
+    /// stands by for.
+    fn assign(
+        &self,
+        deployments: Vec<Granted>,
+        standby: Vec<String>,
+    ) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// The alerts that are open for a deployment that one device polls at a time, as they are on disk. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be read; the reason in words.
+    fn open_alerts(&self, _: &str) -> Result<Vec<OpenAlert>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Continues alerts that were open when another device polled. Returns when they are on disk.
+    fn take_over(&self, alerts: Vec<OpenAlert>) -> impl Future<Output = Result<(), String>> + Send {
+        drop(alerts);
+        std::future::ready(Ok(()))
+    }
 
     /// At most `limit` lines of the log: those after the line with a number, or the newest.
     fn log(&self, after: Option<u64>, limit: usize) -> LogPage;

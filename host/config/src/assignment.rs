@@ -37,13 +37,17 @@ impl Config {
                 misfits.insert(key.clone(), "this host is no longer an agent of a fleet".to_owned());
                 continue;
             };
-            let Stored { term, targets } = match serde_json::from_str(text) {
+            let Stored { term, is_standby, targets } = match serde_json::from_str(text) {
                 Ok(stored) => stored,
                 Err(error) => {
                     misfits.insert(key.clone(), error.to_string());
                     continue;
                 }
             };
+            if is_standby {
+                self.standby.insert(deployment.to_owned());
+                continue;
+            }
             let (mut assigned, mut notes) = (Vec::with_capacity(targets.len()), Vec::new());
             for mut target in targets {
                 let filled = fill_in(&mut target, &fleet);
@@ -100,8 +104,14 @@ impl Config {
 struct Stored {
     #[serde(default)]
     term: u64,
+    #[serde(default, rename = "standby")]
+    is_standby: bool,
+    #[serde(default)]
     targets: Vec<Value>,
 }
+
+/// The text that keeps a deployment of which another device may poll the targets.
+pub const STANDBY: &str = r#"{"standby":true}"#;
 
 /// Returns the text that keeps an assigned deployment: its targets as JSON, and the term of the lease, or 0.
 pub fn stored_assignment(term: u64, targets: &[String]) -> String {
@@ -113,7 +123,7 @@ pub fn stored_assignment(term: u64, targets: &[String]) -> String {
 /// one ran last.
 pub fn needs_lease(key: &str, text: &str) -> bool {
     matches!(made_by(key), Some(Made::Assignment(_)))
-        && serde_json::from_str(text).is_ok_and(|Stored { term, .. }| term > 0)
+        && serde_json::from_str(text).is_ok_and(|Stored { term, is_standby, .. }| term > 0 && !is_standby)
 }
 
 /// Checks the targets of a deployment, each as JSON, for every device at once. What depends on the device is not
@@ -192,12 +202,13 @@ mod tests {
     fn only_an_assignment_under_a_lease_needs_one() {
         let targets = [r#"{"id":"a"}"#.to_owned(), r#"{"id":"b"}"#.to_owned()];
         let read =
-            |text: &str| serde_json::from_str(text).map(|Stored { term, targets }| (term, targets.len())).unwrap();
+            |text: &str| serde_json::from_str(text).map(|Stored { term, targets, .. }| (term, targets.len())).unwrap();
         assert_eq!(read(&stored_assignment(0, &targets)), (0, 2));
         assert_eq!(read(&stored_assignment(7, &targets)), (7, 2));
         let key = crate::definition::assignment_key("dns");
         assert!(needs_lease(&key, &stored_assignment(7, &targets)));
         assert!(!needs_lease(&key, &stored_assignment(0, &targets)) && !needs_lease(&key, "[]"));
+        assert!(!needs_lease(&key, STANDBY));
         assert!(!needs_lease("cadence", &stored_assignment(7, &targets)));
     }
 

@@ -105,6 +105,8 @@ pub struct Config {
     pub otlp: Option<OtlpConfig>,
     /// The deployments that this host was assigned, by name.
     pub deployments: BTreeMap<String, AssignedDeployment>,
+    /// The names of those of which another device may poll the targets.
+    pub standby: BTreeSet<String>,
     /// The name of the file, for messages.
     pub file: String,
     /// The origins of values outside targets that are not the default, by key.
@@ -190,6 +192,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         fleet: fleet_section(notes, document),
         otlp: otlp(notes, document),
         deployments: BTreeMap::new(),
+        standby: BTreeSet::new(),
         file: notes.file.clone(),
         sources: BTreeMap::new(),
         variables: BTreeSet::new(),

@@ -33,7 +33,7 @@ mod warnings;
 mod written;
 
 pub use alerts::{AlertsConfig, TargetAlerts, silence_text, stored_silence};
-pub use assignment::{check_assigned, needs_lease, stored_assignment};
+pub use assignment::{STANDBY, check_assigned, needs_lease, stored_assignment};
 pub use checked::{Config, Limits, line, scheduler_values};
 pub use definition::{Made, alias_key, assignment_key, definition_key, deployment_key, made_by, silence_key};
 pub use document::{Document, Reading, Stamp, environment, read_text};

@@ -51,6 +51,7 @@ impl AlertRules {
             startup_grace: config.alerts.startup_grace,
             installation: device.unwrap_or_else(|| "polliwog".to_owned()),
             address: config.alerts.address.clone(),
+            standby: config.standby.clone(),
         };
         Self { settings, channels, silences: config.silences.clone(), defaults: config.alerts.clone() }
     }

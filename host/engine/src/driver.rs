@@ -85,7 +85,7 @@ pub struct Wiring {
     pub aliases: Arc<Aliases>,
     /// Sends messages to the driver itself, for lanes and store.
     pub mailbox: Mailbox,
-    /// Notified when a report for the operator of the fleet is written.
+    /// Notified when a report for the operator of the fleet is written, or the alerts for another device changed.
     pub reported: Arc<Notify>,
 }
 
@@ -147,6 +147,7 @@ impl Driver {
             store: wiring.store.clone(),
             bus: wiring.bus.clone(),
             mailbox: wiring.mailbox.clone(),
+            reported: wiring.reported.clone(),
         };
         let specs: Vec<_> = targets.iter().map(|(target, _)| rules.spec(target)).collect();
         share_traits(&mut alerts, &specs);
@@ -306,6 +307,13 @@ impl Driver {
             Message::Acknowledge(subject, by, reply) => {
                 // The caller may have left.
                 let _ = reply.send(self.acknowledge(subject, by));
+            }
+            Message::TakenOver(alerts, reply) => {
+                // The agent may have ended.
+                let reply = move || {
+                    let _ = reply.send(());
+                };
+                self.apply_to_alerts_then(notify::Input::TakenOver(alerts), reply);
             }
             Message::Troubles(class, troubles) => self.apply_to_alerts(notify::Input::Troubles(class, troubles)),
             Message::Undelivered(channel, count) => {

@@ -5,8 +5,8 @@ use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
 use model::{
-    Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, Subject,
-    TargetId, Timestamp,
+    AlertRecord, Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure,
+    PollMeasure, Subject, TargetId, Timestamp,
 };
 use notify::Trouble;
 use scheduler::{Change, Finish, Settings};
@@ -29,6 +29,8 @@ pub enum Message {
     Troubles(Class, Vec<Trouble>),
     /// The number of notifications of a channel that wait, if they are so many that alerts are held back.
     Undelivered(String, usize),
+    /// The alerts of targets that another device of the fleet polled so far. The reply is sent when they are on disk.
+    TakenOver(Vec<AlertRecord>, oneshot::Sender<()>),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),
     /// Requests a reply, to check that the loop works.

@@ -65,6 +65,8 @@ pub(crate) struct OutboxParts {
     pub bus: Bus,
     /// Leads to the driver.
     pub mailbox: Mailbox,
+    /// Wakes the agent of a fleet.
+    pub reported: Arc<Notify>,
 }
 
 /// Sends notifications. Cheap to clone.
@@ -216,6 +218,15 @@ impl Outbox {
     /// Notes that changes of alerts are on disk, among them deliveries.
     pub(crate) fn stored(&self, changes: &[AlertChange]) {
         let mut is_news = false;
+        // Another device continues with what is open here, and with what its receivers were notified of.
+        let is_shared = |change: &AlertChange| match change {
+            AlertChange::Save(alert) => alert.traits.shared_by.is_some(),
+            AlertChange::Deliver(_) => true,
+            _ => false,
+        };
+        if changes.iter().any(is_shared) {
+            self.0.parts.reported.notify_one();
+        }
         for change in changes {
             let AlertChange::Deliver(delivery) = change else { continue };
             let Notification { channel, number, .. } = &delivery.notification;

@@ -33,7 +33,7 @@ use crate::prepare::Files;
 use crate::settings_versions::SettingsVersions;
 use crate::target::warn_about;
 use catalog::PluginSet;
-use config::{Config, Document, Made, Overrides, Written, made_by, setting};
+use config::{Config, Document, Made, Overrides, STANDBY, Written, made_by, setting};
 use fit::all;
 use metrics::Metrics;
 use model::{CommandError, EventKind, Kind, Moment, Setting, StatusPage, TargetId};
@@ -251,6 +251,9 @@ impl Reconfigurer {
         self.apply(state, candidate, Vec::new()).await.map_err(CommandError::Conflict)?;
         for (key, value) in &changes {
             match (made_by(key), value) {
+                (Some(made @ Made::Assignment(_)), Some(text)) if text == STANDBY => {
+                    tracing::info!("another device may poll the {made}; this one stands by");
+                }
                 (Some(made @ Made::Assignment(_)), Some(_)) => tracing::info!("the {made} is active"),
                 (Some(made @ Made::Assignment(_)), None) => tracing::info!("the {made} is withdrawn"),
                 (Some(made), Some(_)) => tracing::info!("the {made} is defined"),
@@ -352,7 +355,11 @@ fn told((key, value): &(String, Option<String>)) -> EventKind {
     match (made_by(key), value) {
         (None, value) => EventKind::SettingsChanged { what: key.clone(), value: value.clone() },
         (Some(made), value) => {
-            let word = if value.is_some() { "defined" } else { "deleted" };
+            let word = match value.as_deref() {
+                Some(STANDBY) => "on standby",
+                Some(_) => "defined",
+                None => "deleted",
+            };
             EventKind::SettingsChanged { what: made.to_string(), value: Some(word.to_owned()) }
         }
     }

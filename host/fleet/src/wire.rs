@@ -9,6 +9,7 @@
 
 mod assignment;
 mod logs;
+mod open_alerts;
 mod reads;
 
 use crate::labels::{InvalidLabel, check};
@@ -17,6 +18,7 @@ use crate::{Labels, Phase, Requirement, Selector, Stamp};
 pub use assignment::{Assigned, Assignment, LARGEST_PLUGIN, OfferedPlugin};
 pub use logs::{LogChunk, LogQuery, MOST_LINES, chunks};
 use model::Timestamp;
+pub use open_alerts::{LARGEST_ALERTS, OpenAlert, OpenAlerts};
 pub use reads::{ReadPart, ReadQuery, read_parts};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -427,6 +429,7 @@ mod tests {
             let _ = decode::<HeartbeatPayload>(&bytes);
             let _ = decode::<Deployment>(&bytes);
             let _ = decode::<Lease>(&bytes);
+            let _ = decode::<OpenAlerts>(&bytes);
             let _ = decode::<LogQuery>(&bytes);
             let _ = decode::<LogChunk>(&bytes);
             let _ = decode::<ReadQuery>(&bytes);

@@ -171,12 +171,22 @@ pub enum Resolution {
     Removed,
     /// The target was disabled.
     Disabled,
+    /// Another device of the fleet polls the target now, and has the alert.
+    HandedOver,
 }
 
 impl Resolution {
     /// All reasons.
-    pub const ALL: [Self; 7] =
-        [Self::Recovered, Self::Eased, Self::Skipped, Self::Missing, Self::Gone, Self::Removed, Self::Disabled];
+    pub const ALL: [Self; 8] = [
+        Self::Recovered,
+        Self::Eased,
+        Self::Skipped,
+        Self::Missing,
+        Self::Gone,
+        Self::Removed,
+        Self::Disabled,
+        Self::HandedOver,
+    ];
 
     /// Returns the name used in API and files.
     pub const fn as_str(self) -> &'static str {
@@ -188,6 +198,7 @@ impl Resolution {
             Self::Gone => "gone",
             Self::Removed => "removed",
             Self::Disabled => "disabled",
+            Self::HandedOver => "handed_over",
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Alert {
     pub waits_until: Option<Moment>,
     /// Whether the last report does not say, while the alert is pending.
     pub is_out_of_sight: bool,
+    /// Whether another device of the fleet observed the subject, and this one did not yet.
+    pub is_only_known_elsewhere: bool,
     /// When the subject was last observed to be wrong; `None` if not since the start of the process.
     pub seen: Option<Moment>,
     /// The moments of `record.changes`.
@@ -76,6 +78,7 @@ impl Alert {
             awaits: None,
             waits_until: None,
             is_out_of_sight: false,
+            is_only_known_elsewhere: false,
             seen: None,
             changes,
             notified,

@@ -3,7 +3,7 @@
 use crate::route::Route;
 use crate::silence::Silence;
 use model::{AlertRecord, Class, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub struct Settings {
     pub installation: String,
     /// The address of this host for links, without a slash at its end; `None` if it is not configured.
     pub address: Option<String>,
+    /// The deployments of a fleet that this host stands by for: another device may poll their targets.
+    pub standby: BTreeSet<String>,
 }
 
 /// The properties of a channel that decide which notifications it gets.
@@ -189,6 +191,8 @@ pub enum Input<'a> {
     },
     /// An operator dismissed dependencies that are no longer reported.
     Dismissed(Vec<Subject>),
+    /// The alerts of targets that another device of the fleet polled, which this host polls now.
+    TakenOver(Vec<AlertRecord>),
     /// The number of notifications of a channel that are not delivered yet.
     Undelivered(String, usize),
     /// Time passed.
@@ -210,4 +214,6 @@ pub enum Action {
     Resolved(Subject),
     /// Announce that an alert is suppressed, and the alert that explains it.
     Suppressed(Subject, Subject),
+    /// Send nothing more about the alert with this fingerprint: another device has it.
+    HandedOver(String),
 }

@@ -19,7 +19,7 @@ pub(crate) struct Frame<'a> {
 
 /// Returns the identity of an alert for receivers. It stays the same when another device of a fleet takes over a
 /// target.
-fn fingerprint(installation: &str, AlertRecord { subject, traits, .. }: &AlertRecord) -> String {
+pub(crate) fn fingerprint(installation: &str, AlertRecord { subject, traits, .. }: &AlertRecord) -> String {
     let dependency = subject.dependency_name().unwrap_or_default();
     let shared = traits.shared_by.as_ref().map(|deployment| format!("deployment\0{deployment}"));
     let owner = shared.as_deref().unwrap_or(installation);
@@ -88,6 +88,7 @@ fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
                     format!("over because the {noun} was removed, after {lasted}")
                 }
                 Resolution::Disabled => format!("over because it was disabled, after {lasted}"),
+                Resolution::HandedOver => format!("over here because another device polls the target, after {lasted}"),
             }
         }
     }

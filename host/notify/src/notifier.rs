@@ -1,6 +1,7 @@
 //! The notifier's state, and the order of its work: an input changes alerts, the changed alerts are settled, and the
 //! groups that are due are flushed.
 
+mod custody;
 mod evaluate;
 mod flush;
 mod observe;
@@ -131,6 +132,7 @@ impl Notifier {
             Input::Dismissed(subjects) => {
                 subjects.iter().for_each(|subject| self.end(subject, Resolution::Missing, now));
             }
+            Input::TakenOver(records) => self.take_over(records, now),
             Input::Undelivered(channel, count) => self.groups.set_undelivered(&channel, count),
             Input::Tick => {}
         }

@@ -3,6 +3,8 @@
 mod common;
 #[path = "rules/explained.rs"]
 mod explained;
+#[path = "rules/shared.rs"]
+mod shared;
 #[path = "rules/timely.rs"]
 mod timely;
 #[path = "rules/vague.rs"]

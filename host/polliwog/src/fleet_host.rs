@@ -10,7 +10,7 @@ use broker::{
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
 use fleet::names::is_name;
-use fleet::wire::{Deployment, OfferedPlugin};
+use fleet::wire::{Deployment, OfferedPlugin, OpenAlert};
 use fleet::{
     AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, Failures, FleetView, KubernetesState, LinkState,
 };
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use store::Store;
+use store::{ReadError, Store};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -396,11 +396,33 @@ impl AgentHost for AgentStore {
         &self.reported
     }
 
-    async fn assign(&self, deployments: Vec<Granted>) -> Result<(), String> {
+    async fn assign(&self, deployments: Vec<Granted>, standby: Vec<String>) -> Result<(), String> {
         let Some(reconfigurer) = &self.reconfigurer else { return Ok(()) };
         let stored = |Granted { assigned, term }| (assigned.name, config::stored_assignment(term, &assigned.targets));
-        let deployments: BTreeMap<String, String> = deployments.into_iter().map(stored).collect();
+        let standby = standby.into_iter().map(|name| (name, config::STANDBY.to_owned()));
+        let deployments: BTreeMap<String, String> = deployments.into_iter().map(stored).chain(standby).collect();
         reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
+    }
+
+    fn open_alerts(&self, deployment: &str) -> Result<Vec<OpenAlert>, String> {
+        let reader = self.store.reader();
+        let failed = |error: ReadError| error.to_string();
+        let (alerts, (waiting, _)) = (reader.alerts().map_err(failed)?, reader.waiting_deliveries().map_err(failed)?);
+        let of_deployment = alerts.iter().filter(|alert| alert.traits.shared_by.as_deref() == Some(deployment));
+        let described = of_deployment.filter_map(|alert| {
+            let waits = |channel: &str| {
+                let of_channel = waiting.iter().filter(|delivery| delivery.notification.channel == channel);
+                of_channel.flat_map(|delivery| delivery.rest().alerts).any(|waits| waits.subject == alert.subject)
+            };
+            OpenAlert::of(alert, waits)
+        });
+        Ok(described.collect())
+    }
+
+    async fn take_over(&self, alerts: Vec<OpenAlert>) -> Result<(), String> {
+        let Some(reconfigurer) = &self.reconfigurer else { return Ok(()) };
+        let records = alerts.into_iter().filter_map(OpenAlert::into_record).collect();
+        reconfigurer.take_over(records).await.map_err(|error| error.to_string())
     }
 
     fn log(&self, after: Option<u64>, limit: usize) -> LogPage {

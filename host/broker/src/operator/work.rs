@@ -7,7 +7,7 @@ use super::noticed::{Noticed, log};
 use super::records::apply;
 use super::shared::Shared;
 use crate::bucket::{
-    Bucket, LEADER, META, assigned, definition, is_mark, of_definition, of_heartbeat, of_shard, resync,
+    Bucket, LEADER, META, assigned, definition, is_mark, is_open_alerts, of_definition, of_heartbeat, of_shard, resync,
 };
 use crate::feed::{Fed, feed};
 use crate::leases::{Leases, Standing};
@@ -138,7 +138,7 @@ impl Work {
                 }
             }
             Bucket::Assignments => self.written(key, payload, revision),
-            Bucket::Leases if key == LEADER => {}
+            Bucket::Leases if key == LEADER || is_open_alerts(key) => {}
             Bucket::Leases => {
                 let mut state = self.shared.state();
                 match (of_shard(key), decode::<Lease>(payload)) {

@@ -40,10 +40,16 @@ impl Driver {
 
     /// Applies an input that is not a poll, and hands the changed alerts to the store.
     pub(super) fn apply_to_alerts(&mut self, input: Input<'_>) {
+        self.apply_to_alerts_then(input, || {});
+    }
+
+    /// Applies an input that is not a poll, hands the changed alerts to the store, and calls `then` when they are on
+    /// disk.
+    pub(super) fn apply_to_alerts_then(&mut self, input: Input<'_>, then: impl FnOnce() + Send + 'static) {
         self.notifier.apply(input, self.notifier_now());
         let step = self.drain_alerts();
         if step.is_empty() {
-            return;
+            return then();
         }
         let AlertStep { changes, events } = step;
         let (read_model, bus, shown) = (self.wiring.read_model.clone(), self.wiring.bus.clone(), changes.clone());
@@ -52,6 +58,7 @@ impl Driver {
             outbox.stored(&shown);
             read_model.change_alerts(shown);
             stored.into_iter().for_each(|event| bus.announce(event));
+            then();
         });
         self.wiring.store.writer().alerts(changes, events, publish);
     }
@@ -108,6 +115,10 @@ impl Driver {
                 Action::Resolved(subject) => EventKind::AlertResolved { alert: subject.to_string() },
                 Action::Suppressed(subject, by) => {
                     EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
+                }
+                Action::HandedOver(fingerprint) => {
+                    step.changes.extend(self.outbox.hand_over(&fingerprint));
+                    continue;
                 }
                 Action::Notify(notification) => {
                     self.deliver(Delivery::new(notification, *at), &mut step);

@@ -72,12 +72,14 @@ impl Driver {
             let mut known = tracked.target.known();
             (known.dismiss(name), observed(&known, samples))
         };
-        let count = changes.forgotten.len();
+        let known_elsewhere = self.notifier.known_elsewhere(id, name);
+        let count = changes.forgotten.len() + known_elsewhere.len();
         if count == 0 {
             let what = name.map_or_else(|| "nothing".to_owned(), |name| format!("no dependency {name:?}"));
             return Err(CommandError::Conflict(format!("{what} is missing from target {id}")));
         }
-        let alerts = changes.forgotten.iter().map(|name| Subject::dependency(id, name.as_str())).collect();
+        let forgotten = changes.forgotten.iter().map(|name| Subject::dependency(id, name.as_str()));
+        let alerts = forgotten.chain(known_elsewhere).collect();
         tracing::info!("{count} missing from target {id}: dismissed");
         let dismissed = Some(Box::new((changes, Arc::new(observed))));
         self.settle(id, Step { urgent: true, dismissed, ..Step::default() });

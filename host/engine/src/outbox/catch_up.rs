@@ -33,6 +33,14 @@ impl Outbox {
         }
     }
 
+    /// Removes an alert that another device notifies of from what waits. Returns the deliveries that changed, which the
+    /// caller stores.
+    pub(crate) fn hand_over(&self, fingerprint: &str) -> Vec<AlertChange> {
+        let mut state = self.state();
+        let changed = state.channels.values_mut().flat_map(|channel| channel.hand_over(fingerprint));
+        changed.map(|delivery| AlertChange::Deliver(Box::new(delivery))).collect()
+    }
+
     /// Ends a delivery of which nothing is left to send. That says nothing about the channel.
     pub(super) fn complete(&self, delivery: Delivery) {
         if let Some(why) = delivery.refusals() {

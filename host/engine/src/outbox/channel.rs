@@ -1,6 +1,6 @@
 //! The queue and the state of one channel. Pure: it takes the time and returns what is due.
 
-use super::reduction::reduce;
+use super::reduction::{reduce, without};
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
 use model::{ChannelState, Delivery, DeliveryState, Moment, Timestamp};
@@ -123,15 +123,30 @@ impl Channel {
         // The row of another one is still to be written.
         let stored = self.queue.values().filter(|queued| queued.unstored.is_none());
         let changed = reduce(&stored.map(|queued| &queued.delivery).collect::<Vec<_>>());
-        for delivery in &changed {
+        self.replace(&changed, Some(unstored));
+        changed
+    }
+
+    /// Removes an alert from the deliveries that wait, except the one in flight. Returns those that changed.
+    pub(super) fn hand_over(&mut self, fingerprint: &str) -> Vec<Delivery> {
+        let in_flight = self.queue.first_key_value().map(|(number, _)| *number).filter(|_| self.is_busy);
+        let waiting = self.queue.iter().filter(|(number, _)| Some(**number) != in_flight);
+        let changed: Vec<Delivery> = waiting.filter_map(|(_, queued)| without(&queued.delivery, fingerprint)).collect();
+        self.replace(&changed, None);
+        changed
+    }
+
+    /// Replaces deliveries by their later states; `unstored` as in [`Channel::queue`].
+    fn replace(&mut self, changed: &[Delivery], unstored: Option<Moment>) {
+        for delivery in changed {
             let number = delivery.notification.number;
             if delivery.state == DeliveryState::Replaced {
                 self.queue.remove(&number);
             } else if let Some(queued) = self.queue.get_mut(&number) {
-                (queued.delivery, queued.unstored) = (delivery.clone(), Some(unstored));
+                queued.delivery = delivery.clone();
+                queued.unstored = unstored.or(queued.unstored);
             }
         }
-        changed
     }
 
     /// Makes all deliveries due.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a delivery is not sent.
 const REPLACED: &str = "later notifications say what is still true of it";
+const HANDED_OVER: &str = "another device of the fleet polls the target now, and notifies of it";
 
 /// Reduces deliveries that wait, in their order, to what is still true. Returns those that change.
 ///
@@ -30,12 +31,30 @@ pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
             return None;
         }
         if after.notification.alerts.is_empty() {
-            let (state, error) = (DeliveryState::Replaced, Some(REPLACED.to_owned()));
-            return Some(Delivery { state, error, next_attempt: None, ..(*before).clone() });
+            return Some(replaced(before, REPLACED));
         }
         (after != **before).then_some(after)
     };
     waiting.iter().zip(kept).filter_map(change).collect()
+}
+
+/// Removes an alert that another device notifies of from a delivery that waits. `None` if that changes nothing: it is
+/// not listed, or the receiver took or refused it already.
+pub(super) fn without(delivery: &Delivery, fingerprint: &str) -> Option<Delivery> {
+    let is_removed = |alert: &NotifiedAlert| alert.fingerprint == fingerprint;
+    if !delivery.notification.alerts.iter().any(is_removed) || known(delivery).contains(fingerprint) {
+        return None;
+    }
+    let mut left = delivery.clone();
+    left.notification.alerts.retain(|alert| !is_removed(alert));
+    let is_over = left.notification.alerts.is_empty();
+    Some(if is_over { replaced(delivery, HANDED_OVER) } else { left })
+}
+
+/// A delivery that is not sent. It keeps its alerts for readers.
+fn replaced(delivery: &Delivery, why: &str) -> Delivery {
+    let (state, error) = (DeliveryState::Replaced, Some(why.to_owned()));
+    Delivery { state, error, next_attempt: None, ..delivery.clone() }
 }
 
 /// Moves the ends of alerts into the last delivery that consists of such.
@@ -116,17 +135,22 @@ mod tests {
             let is_same = |after: &&Delivery| after.notification.number == delivery.notification.number;
             let after = changed.iter().find(is_same).unwrap_or(delivery);
             assert_eq!(after.notification.id, delivery.notification.id);
-            if after.state == DeliveryState::Replaced {
-                assert_eq!(after.notification, delivery.notification);
-                return ".".to_owned();
-            }
-            let word = |alert: &NotifiedAlert| {
-                let known = if known(after).contains(&alert.fingerprint) { "=" } else { "" };
-                format!("{known}{}{}", if is_end(alert) { "-" } else { "+" }, alert.fingerprint)
-            };
-            after.notification.alerts.iter().map(word).collect::<Vec<_>>().join(" ")
+            assert!(after.state != DeliveryState::Replaced || after.notification == delivery.notification);
+            shown(after)
         };
         deliveries.iter().map(now).collect()
+    }
+
+    /// The news of a delivery, as in [`delivery`]; `.` if it is replaced.
+    fn shown(delivery: &Delivery) -> String {
+        if delivery.state == DeliveryState::Replaced {
+            return ".".to_owned();
+        }
+        let word = |alert: &NotifiedAlert| {
+            let known = if known(delivery).contains(&alert.fingerprint) { "=" } else { "" };
+            format!("{known}{}{}", if is_end(alert) { "-" } else { "+" }, alert.fingerprint)
+        };
+        delivery.notification.alerts.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -152,6 +176,22 @@ mod tests {
             let deliveries: Vec<Delivery> =
                 (1..).zip(*before).map(|(number, alerts)| delivery(number, alerts)).collect();
             assert_eq!(reduced(&deliveries), *after, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn an_alert_of_another_device_does_not_wait_any_more() {
+        let cases = [
+            ("+a", Some(".")),
+            ("-a", Some(".")),
+            ("+a +b", Some("+b")),
+            ("=+a +b", None),
+            ("+a =+b", Some("=+b")),
+            ("+b", None),
+        ];
+        for (before, expected) in cases {
+            let changed = without(&delivery(1, before), "a");
+            assert_eq!(changed.as_ref().map(shown).as_deref(), expected, "{before}");
         }
     }
 

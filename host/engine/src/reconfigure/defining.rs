@@ -2,6 +2,7 @@
 
 use super::fit::{Fit, all};
 use super::{Reconfigurer, State};
+use crate::message::Message;
 use crate::prepare::Files;
 use crate::target::RuntimeTarget;
 use catalog::Served;
@@ -9,7 +10,7 @@ use config::{
     CHANGEABLE, Made, alias_key, assignment_key, definition_key, deployment_key, made_by, setting, silence_key,
     silence_text,
 };
-use model::{CommandError, Definition, TargetId, TargetSource, Tested};
+use model::{AlertRecord, CommandError, Definition, TargetId, TargetSource, Tested};
 use notify::{Silence, SilenceTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -135,6 +136,15 @@ impl Reconfigurer {
             }
         });
         changed.await.map_err(|_| ending())?
+    }
+
+    /// Continues the alerts of another device of the fleet, whose targets this host polls now. Returns when they are on
+    /// disk.
+    ///
+    /// # Errors
+    /// If the host is busy or ending.
+    pub async fn take_over(&self, alerts: Vec<AlertRecord>) -> Result<(), CommandError> {
+        self.mailbox.request(|reply| Message::TakenOver(alerts, reply)).await
     }
 
     /// Stores the definition of a deployment of the fleet that this host operates; without one, deletes it.

@@ -54,6 +54,7 @@ impl Notifier {
         for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
             let Some(target) = subject.target() else { continue };
             match self.targets.get(target) {
+                None if self.is_handed_over(&subject) => self.hand_over(&subject, now),
                 None => self.end(&subject, Resolution::Removed, now),
                 Some(held) if !held.spec.is_enabled => self.end(&subject, Resolution::Disabled, now),
                 Some(held) => {
@@ -132,6 +133,7 @@ impl Notifier {
                     self.end(&subject, Resolution::Disabled, now);
                 }
                 Some(Health::Missing(since)) => self.miss(&subject, since, now),
+                Some(Health::Gone) if self.is_only_known_elsewhere(&subject) => self.miss(&subject, now.wall, now),
                 Some(Health::Unknown) if unknown_after.is_none() => self.end_vague(&subject, now),
                 Some(Health::Gone) => self.end(&subject, Resolution::Gone, now),
                 Some(Health::Unhealthy(Status::Critical)) => {}
@@ -381,6 +383,7 @@ impl Notifier {
             record.acknowledged = record.acknowledged.take().filter(|held| held.status >= sign.status);
         }
         (alert.awaits, alert.seen) = (None, Some(now.moment));
+        alert.is_only_known_elsewhere = false;
         let was_out_of_sight = std::mem::take(&mut alert.is_out_of_sight);
         let is_pending = alert.record.state == AlertState::Pending;
         alert.streak = if is_pending && confirm.is_some() { alert.streak + 1 } else { 0 };

@@ -7,7 +7,7 @@ use notify::{
     Action, ChannelTraits, Finding, Health, Input, Matcher, Matchers, Notifier, Now, Outcome, Polled, Reading, Route,
     Settings, TargetSpec,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,7 +136,8 @@ pub(crate) fn settings(routes: Vec<Route>) -> Settings {
     let channels = names.map(|name| (name, ChannelTraits::default())).collect();
     let (installation, address) = ("test".to_owned(), Some("https://polliwog.example".to_owned()));
     let (parent_wait, startup_grace) = (PARENT_WAIT, Duration::ZERO);
-    Settings { routes, channels, confirm: 2, recover: 2, parent_wait, startup_grace, installation, address }
+    let standby = BTreeSet::new();
+    Settings { routes, channels, confirm: 2, recover: 2, parent_wait, startup_grace, installation, address, standby }
 }
 
 /// One route for everything to the channel `ops`.

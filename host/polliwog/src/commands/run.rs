@@ -16,7 +16,7 @@ use crate::troubles;
 use crate::web_host::{ENDING, RunningHost, TESTS};
 use anyhow::{Context, anyhow};
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
-use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by, needs_lease};
+use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, STANDBY, made_by, needs_lease};
 use egress::Egress;
 use ending::{EndAsked, finish};
 use engine::{
@@ -199,8 +199,9 @@ async fn with_settings(
         Err(error) => return Err(vec![Problem { place: "the database".to_owned(), message: error.to_string() }]),
     };
     // Another host may have the lease by now. The agent polls these again once it has it.
-    for (key, _) in overrides.extract_if(.., |key, text| needs_lease(key, text)) {
-        drop(store.writer().settings(vec![(key, None)], Vec::new(), Timestamp::default()));
+    for (key, text) in overrides.iter_mut().filter(|(key, text)| needs_lease(key, text)) {
+        STANDBY.clone_into(text);
+        drop(store.writer().settings(vec![(key.clone(), Some(text.clone()))], Vec::new(), Timestamp::default()));
     }
     if overrides.is_empty() {
         return Ok(candidate);

@@ -272,6 +272,7 @@ fn ended(alerts: &[&AlertRecord]) -> Markup {
         Resolution::Gone => "removed from its source",
         Resolution::Removed => "removed",
         Resolution::Disabled => "target disabled",
+        Resolution::HandedOver => "polled by another device",
     };
     html! {
         div.scroll tabindex="0" role="region" aria-label="alerts that are over" { table.numbers {
