@@ -11,6 +11,9 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+/// The states of a node, a guest or a storage that hide nothing if it has no name. A guest may be off on purpose.
+const WORKS: [&str; 4] = ["online", "running", "stopped", "available"];
+
 /// One entry of any type. Unknown types and fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -76,6 +79,8 @@ pub(crate) struct Resources<'a> {
     pub templates: SortedMap<u64, String>,
     /// The number of guests that could not be read.
     pub unread: usize,
+    /// The number of entries without a name that did not say that they work.
+    hidden: usize,
     /// Fields that could not be read.
     pub diagnostics: Diagnostics,
 }
@@ -146,16 +151,30 @@ impl<'a> Extend<Resource<'a>> for Resources<'a> {
 impl<'a> Resources<'a> {
     fn add(&mut self, entry: Resource<'a>) {
         let diagnostics = &mut self.diagnostics;
-        match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
-            Some("node") => self.nodes.extend(entry.node(diagnostics)),
+        let works = matches!(entry.status.get(), Some(BorrowedText(status)) if WORKS.contains(&&**status));
+        let is_known = match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
+            Some("node") => {
+                let node = entry.node(diagnostics);
+                let is_known = node.is_some();
+                self.nodes.extend(node);
+                is_known
+            }
             Some(kind @ ("qemu" | "lxc")) => {
                 let is_container = kind == "lxc";
                 let found = entry.guest(is_container, diagnostics);
+                let is_known = found.is_some();
                 self.take(found);
+                is_known
             }
-            Some("storage") => self.storages.extend(entry.storage(diagnostics)),
-            _ => {}
-        }
+            Some("storage") => {
+                let storage = entry.storage(diagnostics);
+                let is_known = storage.is_some();
+                self.storages.extend(storage);
+                is_known
+            }
+            _ => true,
+        };
+        self.hidden += usize::from(!is_known && !works);
     }
 
     fn take(&mut self, found: Option<(Guest<'a>, bool)>) {
@@ -173,9 +192,14 @@ impl<'a> Resources<'a> {
         let storages: BTreeSet<(&str, &str)> = self.storages.iter().map(Storage::identity).collect();
         let all = [(self.nodes.len(), "node"), (self.guests.len(), "guest"), (storages.len(), "storage")];
         let [nodes, guests, storages] = all.map(|(number, what)| count(number, what));
-        Dependency::ok("resources")
-            .with_kind("pve-resources")
-            .with_description(format!("{nodes}, {guests}, {storages}"))
+        let dependency = match self.hidden {
+            0 => Dependency::ok("resources"),
+            hidden => Dependency::unknown(
+                "resources",
+                format!("{} without a name cannot be checked", count(hidden, "resource")),
+            ),
+        };
+        dependency.with_kind("pve-resources").with_description(format!("{nodes}, {guests}, {storages}"))
     }
 
     /// The node of a guest or template.
@@ -387,6 +411,7 @@ pub(crate) fn wanted<'a, I: Iterator<Item = &'a str>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polliwog_sdk::Status;
 
     #[test]
     fn a_guest_has_its_id_name_tags_and_pool_as_names() {
@@ -397,5 +422,27 @@ mod tests {
         let names = |guest: &Guest<'_>| guest.names().iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(names(&resources.guests[0]), ["100", "web", "tag:prod", "tag:x", "tag:y", "pool:p"]);
         assert_eq!(names(&resources.guests[1]), ["7"]);
+    }
+
+    #[test]
+    fn a_resource_without_a_name_that_does_not_work_makes_the_list_unknown() {
+        let cases = [
+            (r#"{"type":"node","status":"offline"}"#, true),
+            (r#"{"type":"node","status":"online"}"#, false),
+            (r#"{"type":"node","status":"offline","id":"node/a"}"#, false),
+            (r#"{"type":"node"}"#, true),
+            (r#"{"type":"qemu","status":"running"}"#, false),
+            (r#"{"type":"qemu","status":"stopped","vmid":"x"}"#, false),
+            (r#"{"type":"lxc","status":"paused","vmid":7}"#, true),
+            (r#"{"type":"storage","status":"unknown","node":"a"}"#, true),
+            (r#"{"type":"storage","status":"available"}"#, false),
+            (r#"{"type":"sdn","status":"broken"}"#, false),
+        ];
+        for (entry, is_unknown) in cases {
+            let mut resources = Resources::default();
+            resources.extend([serde_json::from_str::<Resource<'_>>(entry).unwrap()]);
+            let dependency = resources.dependency();
+            assert_eq!(dependency.status == Status::Unknown, is_unknown, "{entry}: {dependency:?}");
+        }
     }
 }

@@ -257,3 +257,19 @@ fn an_alert_that_was_acknowledged_is_not_sent_for_the_first_time() {
     world.advance(600);
     assert_eq!(world.news(), heard(&[("a/db", Firing)]));
 }
+
+#[test]
+fn failures_whose_names_change_with_each_report_are_notified() {
+    let mut world = world(&["a"]);
+    let mut missing: Vec<String> = Vec::new();
+    for run in 0..40 {
+        let name = format!("job-{run}");
+        let before: Vec<&str> = missing.iter().map(String::as_str).collect();
+        observe(&mut world, &[(&name, Critical)], &before);
+        missing.push(name);
+        world.advance(60);
+    }
+    // Each is missing in the next report, and alerts once that has lasted.
+    let expected = (0..24).map(|run| (format!("a/job-{run}"), Firing)).collect::<Vec<_>>();
+    assert_eq!(world.news(), expected);
+}
