@@ -4,7 +4,7 @@
 //! rights instead of the client's, so an agent could write the key of another one. An agent with a separate account
 //! reaches only the subjects that the operator's account exports to it.
 
-use crate::bucket::{Bucket, META, heartbeat, of_agent, open_alerts, shard};
+use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use fleet::names::{info_key, state_key};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -67,12 +67,12 @@ fn services(device: &str) -> [String; 7] {
 /// The subjects of the operator's account that every agent may publish to: any device may become the one that polls,
 /// and may read plugins.
 fn shared() -> [String; 5] {
-    let [lease, alerts] = [shard("*"), open_alerts("*")];
+    let lease = shard("*");
     [
         Bucket::Leases.subject(&lease),
         direct(Bucket::Leases, &lease),
-        Bucket::Leases.subject(&alerts),
-        direct(Bucket::Leases, &alerts),
+        Bucket::Alerts.subject("*"),
+        direct(Bucket::Alerts, "*"),
         direct(Bucket::Plugins, "*.*"),
     ]
 }
@@ -96,9 +96,10 @@ mod tests {
         assert!(!own.contains("host-2") && !own.contains("hub-secret") && !own.contains("\">\""), "{own}");
         assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 5);
         // Each other export names the one account that may import it.
-        let exports = text
-            .lines()
-            .filter(|line| line.contains("accounts: [") && !line.contains("leases") && !line.contains("plugins"));
+        let exports = text.lines().filter(|line| {
+            line.contains("accounts: [")
+                && !["leases", "open-alerts", "plugins"].iter().any(|of_all| line.contains(of_all))
+        });
         for line in exports {
             let device = if line.contains("agent-host-1") { "host-1" } else { "host-2" };
             assert!(line.matches(device).count() >= 2, "{line}");

@@ -10,8 +10,8 @@
 //! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
 //! them.
 
+mod alerts;
 mod answers;
-mod custody;
 mod plugins;
 mod writer;
 
@@ -25,10 +25,10 @@ use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
 use crate::record::{Answer, answer, last};
 use crate::seal::Keys;
+use alerts::AlertRecords;
 use answers::Answers;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
-use custody::Custody;
 use fleet::names::{info_key, state_key};
 use fleet::wire::{Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, encode, fitting};
 use fleet::{LinkState, Stamp, digest};
@@ -86,7 +86,7 @@ pub struct Agent<H> {
     /// The deployments that the host polls, and those that it stands by for; `None` before the first assignment.
     granted: Option<(Vec<Granted>, Vec<String>)>,
     /// The alerts of the deployments that this device polls under a lease.
-    custody: Custody<H>,
+    alert_records: AlertRecords<H>,
     /// When another host was last seen to report as this device, and what is said about it.
     doubled: Option<(Instant, String)>,
 }
@@ -113,8 +113,8 @@ impl<H: AgentHost> Agent<H> {
         let (leases, competing) = leases(connection.clone(), description.device.clone(), link.seed);
         // It ends when the agent is dropped.
         tokio::spawn(competing);
-        let known = (connection.clone(), description.device.clone());
-        let custody = Custody::new(host.clone(), known, leases.standing.clone());
+        let (device, standing) = (description.device.clone(), leases.standing.clone());
+        let alert_records = AlertRecords::new(host.clone(), connection.clone(), device, standing);
         Ok(Self {
             plugins: Plugins::new(host.clone()),
             is_preparing: false,
@@ -128,7 +128,7 @@ impl<H: AgentHost> Agent<H> {
             earlier_since: None,
             read_within: FIRST_READ,
             granted: None,
-            custody,
+            alert_records,
             doubled: None,
         })
     }
@@ -160,9 +160,8 @@ impl<H: AgentHost> Agent<H> {
             let may_send = if is_due { self.checked().await } else { is_checked };
             is_checked = may_send && self.send_queued().await;
             let polled = self.granted.as_ref().map_or(&[][..], |(granted, _)| granted);
-            if may_send && let Err(why) = self.custody.keep(polled).await {
-                tracing::warn!("{why}");
-                is_checked = false;
+            if may_send {
+                self.alert_records.keep(polled).await;
             }
             if is_due && is_checked {
                 check_at = Instant::now() + if self.is_preparing { RETRY } else { CHECK };
@@ -227,7 +226,7 @@ impl<H: AgentHost> Agent<H> {
         // A device id that is used twice stays a problem, although everything works.
         self.doubled = self.doubled.take().filter(|(at, _)| at.elapsed() < DOUBLED);
         let doubled = self.doubled.as_ref().map(|(_, why)| why.clone());
-        self.connection.set_problem(problem.or(doubled));
+        self.connection.set_problem(problem.or(doubled).or(self.alert_records.problem.clone()));
         is_ready
     }
 
@@ -327,7 +326,7 @@ impl<H: AgentHost> Agent<H> {
         }
         self.earlier_since = None;
         let wanted = assignment.deployments.iter().filter(|assigned| assigned.is_once);
-        self.custody.end(|name| wanted.clone().any(|assigned| assigned.name == name)).await;
+        self.alert_records.end(|name| wanted.clone().any(|assigned| assigned.name == name)).await;
         self.leases.want(wanted.map(|assigned| shard(&assigned.name)).collect());
         self.is_preparing = self.plugins.prepare(&assignment.plugins, &self.connection.context).await;
         self.assignment = Some(assignment);

@@ -1,7 +1,8 @@
 //! The host of an agent, as the agent uses it.
 
 use fleet::wire::{Assigned, OfferedPlugin, OpenAlert};
-use model::{FleetChange, FleetPlace, LogPage, QueuedRecord, Timestamp};
+use model::{FleetChange, FleetPlace, LastPoller, LogPage, QueuedRecord, Timestamp};
+use std::collections::BTreeMap;
 use std::future::Future;
 use tokio::sync::Notify;
 
@@ -36,18 +37,23 @@ pub trait AgentHost: Send + Sync + 'static {
         standby: Vec<String>,
     ) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// The alerts that are open for a deployment that one device polls at a time, as they are on disk. Blocks.
+    /// The alerts that are open for deployments that one device polls at a time, as they are on disk, by deployment.
+    /// Blocks.
     ///
     /// # Errors
     /// If the database cannot be read; the reason in words.
-    fn open_alerts(&self, _: &str) -> Result<Vec<OpenAlert>, String> {
-        Ok(Vec::new())
+    fn open_alerts(&self) -> Result<BTreeMap<String, Vec<OpenAlert>>, String> {
+        Ok(BTreeMap::new())
     }
 
-    /// Continues alerts that were open when another device polled. Returns when they are on disk.
-    fn take_over(&self, alerts: Vec<OpenAlert>) -> impl Future<Output = Result<(), String>> + Send {
-        drop(alerts);
-        std::future::ready(Ok(()))
+    /// Continues what the record of a deployment says, which this device polls from now on. Returns the alerts that it
+    /// cannot continue, because it does not poll their targets.
+    ///
+    /// # Errors
+    /// If that is not on disk after a while; the reason in words.
+    fn take_over(&self, left: LeftAlerts) -> impl Future<Output = Result<Vec<OpenAlert>, String>> + Send {
+        drop(left);
+        std::future::ready(Ok(Vec::new()))
     }
 
     /// At most `limit` lines of the log: those after the line with a number, or the newest.
@@ -74,6 +80,17 @@ pub trait AgentHost: Send + Sync + 'static {
 
     /// The present time.
     fn now(&self) -> Timestamp;
+}
+
+/// The alerts of a deployment when a device begins to poll it.
+#[derive(Clone, Debug)]
+pub struct LeftAlerts {
+    /// The deployment.
+    pub deployment: String,
+    /// The alerts in the record.
+    pub alerts: Vec<OpenAlert>,
+    /// The device that polled last.
+    pub by: LastPoller,
 }
 
 /// A deployment that this device polls.

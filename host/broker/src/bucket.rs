@@ -19,8 +19,10 @@ pub(crate) enum Bucket {
     State,
     /// The deployments of each device, by the operator, and the definitions of all deployments.
     Assignments,
-    /// Which host acts, where one of several does, and the alerts that the next one continues.
+    /// Which host acts, where one of several does.
     Leases,
+    /// The alerts of deployments that one device polls at a time, by that device.
+    Alerts,
     /// The parts of plugin files, by the digest of the file, by the operator.
     Plugins,
 }
@@ -41,6 +43,7 @@ impl Bucket {
             Self::State => "device-state",
             Self::Assignments => "assignments",
             Self::Leases => "leases",
+            Self::Alerts => "open-alerts",
             Self::Plugins => "plugins",
         }
     }
@@ -63,8 +66,8 @@ impl Bucket {
     /// The largest record in bytes.
     pub(crate) const fn largest(self) -> usize {
         match self {
-            Self::Info | Self::State => fleet::wire::LARGEST,
-            Self::Leases => fleet::wire::LARGEST_ALERTS,
+            Self::Info | Self::State | Self::Leases => fleet::wire::LARGEST,
+            Self::Alerts => fleet::wire::LARGEST_ALERTS,
             Self::Assignments => fleet::wire::LARGEST_ASSIGNMENT,
             Self::Plugins => PART,
         }
@@ -76,7 +79,8 @@ impl Bucket {
         match self {
             Self::Info | Self::Plugins => 256 << 20,
             Self::State | Self::Assignments => 1 << 30,
-            Self::Leases => 64 << 20,
+            Self::Leases => 16 << 20,
+            Self::Alerts => 64 << 20,
         }
     }
 
@@ -134,18 +138,6 @@ pub(crate) const LEADER: &str = "operator";
 pub(crate) fn shard(deployment: &str) -> String {
     format!("shard.{deployment}")
 }
-
-/// The key of the alerts that are open for a deployment that one device polls at a time.
-pub(crate) fn open_alerts(deployment: &str) -> String {
-    format!("{OPEN_ALERTS}{deployment}")
-}
-
-/// Whether a record has alerts.
-pub(crate) fn is_open_alerts(key: &str) -> bool {
-    key.starts_with(OPEN_ALERTS)
-}
-
-const OPEN_ALERTS: &str = "alerts.";
 
 /// The deployment of a lease's key; `None` for the lease of the operators.
 pub(crate) fn of_shard(key: &str) -> Option<&str> {
@@ -217,7 +209,6 @@ mod tests {
         assert_eq!(Bucket::Info.key("$KV.device-information.a"), None);
         assert_eq!(of_heartbeat(&heartbeat("host-1")), Some("host-1"));
         assert_eq!(of_heartbeat("heartbeat.a.b"), None);
-        assert!(is_open_alerts(&open_alerts("dns")) && !is_open_alerts(&shard("dns")));
         assert_eq!((of_shard(&shard("dns")), of_shard("operator"), of_shard("shard.a.b")), (Some("dns"), None, None));
     }
 }

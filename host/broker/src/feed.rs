@@ -97,6 +97,12 @@ async fn read(
 ) -> Result<Closed, String> {
     let made = connection.context.get_or_create_stream(bucket.config(replicas)).await;
     let stream = made.map_err(|error| explained(bucket, &error))?;
+    if bucket == Bucket::Leases
+        && let Err(error) = connection.context.get_or_create_stream(Bucket::Alerts.config(replicas)).await
+    {
+        // Leases work without it.
+        tracing::warn!("{}", explained(Bucket::Alerts, &error));
+    }
     let info = stream.get_info().await.map_err(|e| e.to_string())?;
     check(bucket, &info.config)?;
     let last = info.state.last_sequence;

@@ -31,7 +31,7 @@ const DOUBLED: Duration = Duration::from_secs(300);
 
 pub use accounts::{OPERATOR, accounts, name as account_name};
 pub use agent::{Agent, AgentLink};
-pub use agent_host::{AgentHost, Granted, PluginState};
+pub use agent_host::{AgentHost, Granted, LeftAlerts, PluginState};
 pub use description::Description;
 pub use link::Link;
 pub use operator::{Noticed, Operator};

@@ -79,7 +79,7 @@ impl AgentHost for Database {
         &self.recorded
     }
 
-    async fn assign(&self, _: Vec<Granted>) -> Result<(), String> {
+    async fn assign(&self, _: Vec<Granted>, _: Vec<String>) -> Result<(), String> {
         Ok(())
     }
 

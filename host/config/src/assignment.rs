@@ -33,10 +33,6 @@ impl Config {
             self.targets.iter().map(|target| (target.id.clone(), None)).collect();
         for (key, text) in overrides {
             let Some(Made::Assignment(deployment)) = made_by(key) else { continue };
-            let Some(fleet) = self.fleet.clone().filter(|fleet| fleet.role.is_agent()) else {
-                misfits.insert(key.clone(), "this host is no longer an agent of a fleet".to_owned());
-                continue;
-            };
             let Stored { term, is_standby, targets } = match serde_json::from_str(text) {
                 Ok(stored) => stored,
                 Err(error) => {
@@ -48,6 +44,10 @@ impl Config {
                 self.standby.insert(deployment.to_owned());
                 continue;
             }
+            let Some(fleet) = self.fleet.clone().filter(|fleet| fleet.role.is_agent()) else {
+                misfits.insert(key.clone(), "this host is no longer an agent of a fleet".to_owned());
+                continue;
+            };
             let (mut assigned, mut notes) = (Vec::with_capacity(targets.len()), Vec::new());
             for mut target in targets {
                 let filled = fill_in(&mut target, &fleet);

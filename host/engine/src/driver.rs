@@ -308,12 +308,13 @@ impl Driver {
                 // The caller may have left.
                 let _ = reply.send(self.acknowledge(subject, by));
             }
-            Message::TakenOver(alerts, reply) => {
+            Message::NotSent(dropped) => self.apply_to_alerts(notify::Input::NotSent(dropped)),
+            Message::TakenOver(taken, reply) => {
                 // The agent may have ended.
                 let reply = move || {
                     let _ = reply.send(());
                 };
-                self.apply_to_alerts_then(notify::Input::TakenOver(alerts), reply);
+                self.apply_to_alerts_then(notify::Input::TakenOver(taken), reply);
             }
             Message::Troubles(class, troubles) => self.apply_to_alerts(notify::Input::Troubles(class, troubles)),
             Message::Undelivered(channel, count) => {

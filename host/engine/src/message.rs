@@ -5,10 +5,10 @@ use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
 use model::{
-    AlertRecord, Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure,
-    PollMeasure, Subject, TargetId, Timestamp,
+    Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, Subject,
+    TargetId, Timestamp,
 };
-use notify::Trouble;
+use notify::{TakenOver, Trouble};
 use scheduler::{Change, Finish, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,9 @@ pub enum Message {
     /// The number of notifications of a channel that wait, if they are so many that alerts are held back.
     Undelivered(String, usize),
     /// The alerts of targets that another device of the fleet polled so far. The reply is sent when they are on disk.
-    TakenOver(Vec<AlertRecord>, oneshot::Sender<()>),
+    TakenOver(TakenOver, oneshot::Sender<()>),
+    /// The channels and alerts of messages that were not sent, because another device notifies of them.
+    NotSent(Vec<(String, Subject)>),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),
     /// Requests a reply, to check that the loop works.

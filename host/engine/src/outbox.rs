@@ -384,6 +384,7 @@ impl Outbox {
         let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
         let failure = match result {
             Ok(refused) => {
+                self.state().channels.get_mut(name).map(Channel::take_handed_over);
                 // An alert that was refused is lost.
                 if let Some(why) = delivery.refusals() {
                     self.failed(name, &why, true);
@@ -398,6 +399,7 @@ impl Outbox {
             Err(failure) => failure,
         };
         let why = failure.message.clone();
+        let Some(delivery) = self.without_handed_over(delivery) else { return self.failed(name, &why, false) };
         let is_first = delivery.attempts == 1;
         if self.state().channels.get(name).is_none_or(|channel| channel.runtime.is_none()) {
             return self.give_up(delivery, GONE.to_owned());

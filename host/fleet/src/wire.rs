@@ -18,7 +18,7 @@ use crate::{Labels, Phase, Requirement, Selector, Stamp};
 pub use assignment::{Assigned, Assignment, LARGEST_PLUGIN, OfferedPlugin};
 pub use logs::{LogChunk, LogQuery, MOST_LINES, chunks};
 use model::Timestamp;
-pub use open_alerts::{LARGEST_ALERTS, OpenAlert, OpenAlerts};
+pub use open_alerts::{AcknowledgementWire, LARGEST_ALERTS, NotifiedWire, OpenAlert, OpenAlerts};
 pub use reads::{ReadPart, ReadQuery, read_parts};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

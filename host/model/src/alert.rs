@@ -268,6 +268,9 @@ pub struct LastNotified {
     pub at: Timestamp,
 }
 
+/// The status of a [`LastNotified`] of which it is not known whether it arrived: worse than that is news.
+pub const MAYBE: Status = Status::Ok;
+
 /// The properties of a target that routes and messages use. All alerts of a target share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetTraits {
@@ -371,6 +374,17 @@ pub struct Notification {
     pub omitted: u32,
     /// The address of the page of alerts; `None` if the host's own address is not configured.
     pub link: Option<String>,
+}
+
+/// The device of a fleet that polled the targets of a deployment last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastPoller {
+    /// This one: what it knows is at least as new as the record.
+    ThisDevice,
+    /// Another one: what channels were notified of is in its record.
+    Another,
+    /// The record cannot be read: channels are notified again.
+    Unknown,
 }
 
 /// A silence as readers see it.

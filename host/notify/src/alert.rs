@@ -3,7 +3,7 @@
 use crate::groups::GroupKey;
 use crate::input::{Action, Finding, Health, Now};
 use crate::matcher::Attributes;
-use model::{AlertEvent, AlertRecord, AlertState, LastNotified, Moment, Resolution, Status, Subject, Timestamp};
+use model::{AlertEvent, AlertRecord, AlertState, LastNotified, MAYBE, Moment, Resolution, Status, Subject, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub(crate) struct Alert {
     pub is_out_of_sight: bool,
     /// Whether another device of the fleet observed the subject, and this one did not yet.
     pub is_only_known_elsewhere: bool,
+    /// Whether another device of the fleet may have the alert now. Then this one sends nothing about it.
+    pub is_handed_over: bool,
     /// When the subject was last observed to be wrong; `None` if not since the start of the process.
     pub seen: Option<Moment>,
     /// The moments of `record.changes`.
@@ -79,6 +81,7 @@ impl Alert {
             waits_until: None,
             is_out_of_sight: false,
             is_only_known_elsewhere: false,
+            is_handed_over: false,
             seen: None,
             changes,
             notified,
@@ -172,6 +175,14 @@ impl Alert {
         }
     }
 
+    /// Ends the episode on this host only: on another device it may go on.
+    pub(crate) fn hand_over(&mut self, now: Now) {
+        let record = self.record_mut();
+        (record.state, record.ended) = (AlertState::Resolved, Some((now.wall, Resolution::HandedOver)));
+        (record.suppressed_by, record.silenced_by) = (None, None);
+        (self.streak, self.lasts_until, self.awaits, self.waits_until) = (0, None, None, None);
+    }
+
     fn change(&mut self, now: Now) {
         // Not `record_mut`, which would borrow `changes`, too.
         let record = Arc::make_mut(&mut self.record);
@@ -231,6 +242,23 @@ impl Alert {
             Err(place) => record.notified.insert(place, notified),
         }
         self.notified.insert(channel.to_owned(), now.moment);
+    }
+
+    /// Records that the last message for a channel may not have arrived. Returns whether there was one.
+    pub(crate) fn set_maybe_notified(&mut self, channel: &str) -> bool {
+        let last = self.record_mut().notified.iter_mut().find(|notified| notified.channel == channel);
+        last.map(|last| (last.event, last.status) = (AlertEvent::Firing, MAYBE)).is_some()
+    }
+
+    /// Records that channels may not have been notified of what they were last notified of.
+    pub(crate) fn set_all_maybe_notified(&mut self) {
+        self.record_mut().notified.iter_mut().for_each(|last| (last.event, last.status) = (AlertEvent::Firing, MAYBE));
+    }
+
+    /// Another device knows what the channels were notified of.
+    pub(crate) fn forget_notified(&mut self) {
+        self.record_mut().notified.clear();
+        self.notified.clear();
     }
 }
 

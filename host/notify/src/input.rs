@@ -2,7 +2,7 @@
 
 use crate::route::Route;
 use crate::silence::Silence;
-use model::{AlertRecord, Class, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp};
+use model::{AlertRecord, Class, LastPoller, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,6 +170,18 @@ pub struct Trouble {
     pub message: Option<String>,
 }
 
+/// The alerts of a deployment when this host begins to poll its targets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TakenOver {
+    /// The deployment.
+    pub deployment: String,
+    /// The alerts of the last device. Those of targets that this host does not have are over, because these were
+    /// removed.
+    pub alerts: Vec<AlertRecord>,
+    /// The device that polled last.
+    pub by: LastPoller,
+}
+
 /// An input of the notifier.
 pub enum Input<'a> {
     /// The configuration changed.
@@ -191,8 +203,10 @@ pub enum Input<'a> {
     },
     /// An operator dismissed dependencies that are no longer reported.
     Dismissed(Vec<Subject>),
-    /// The alerts of targets that another device of the fleet polled, which this host polls now.
-    TakenOver(Vec<AlertRecord>),
+    /// This host polls the targets of a deployment from now on, of which one device polls at a time.
+    TakenOver(TakenOver),
+    /// The channels and alerts of messages that were not sent, because another device may poll their targets.
+    NotSent(Vec<(String, Subject)>),
     /// The number of notifications of a channel that are not delivered yet.
     Undelivered(String, usize),
     /// Time passed.

@@ -31,7 +31,8 @@ mod window;
 pub use blind::NETWORK;
 pub use groups::MAX_OPEN;
 pub use input::{
-    Action, ChannelTraits, Finding, Health, Input, Now, Outcome, Polled, Reading, Settings, TargetSpec, Trouble,
+    Action, ChannelTraits, Finding, Health, Input, Now, Outcome, Polled, Reading, Settings, TakenOver, TargetSpec,
+    Trouble,
 };
 pub use matcher::{ATTRIBUTES, Attributes, InvalidMatcher, Matcher, Matchers};
 pub use notifier::{LISTED, Notifier};

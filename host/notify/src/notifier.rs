@@ -1,10 +1,10 @@
 //! The notifier's state, and the order of its work: an input changes alerts, the changed alerts are settled, and the
 //! groups that are due are flushed.
 
-mod custody;
 mod evaluate;
 mod flush;
 mod observe;
+mod standby;
 
 pub use flush::LISTED;
 
@@ -132,7 +132,8 @@ impl Notifier {
             Input::Dismissed(subjects) => {
                 subjects.iter().for_each(|subject| self.end(subject, Resolution::Missing, now));
             }
-            Input::TakenOver(records) => self.take_over(records, now),
+            Input::TakenOver(taken) => self.take_over(taken, now),
+            Input::NotSent(dropped) => self.not_sent(dropped),
             Input::Undelivered(channel, count) => self.groups.set_undelivered(&channel, count),
             Input::Tick => {}
         }

@@ -4,8 +4,8 @@ use crate::definer::{Definer, kept};
 use crate::fleet_plugins::{Taken, offer};
 use crate::kubernetes::settings;
 use broker::{
-    Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, Link, Noticed, OPERATOR, Operator, PluginState,
-    account_name,
+    Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, LeftAlerts, Link, Noticed, OPERATOR, Operator,
+    PluginState, account_name,
 };
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
@@ -17,9 +17,13 @@ use fleet::{
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Controller;
-use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
+use model::{
+    CommandError, Delivery, Event, FleetChange, FleetPlace, FleetRecord, LogPage, Notification, QueuedRecord, Subject,
+    Timestamp,
+};
+use notify::TakenOver;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -404,25 +408,40 @@ impl AgentHost for AgentStore {
         reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
     }
 
-    fn open_alerts(&self, deployment: &str) -> Result<Vec<OpenAlert>, String> {
-        let reader = self.store.reader();
-        let failed = |error: ReadError| error.to_string();
-        let (alerts, (waiting, _)) = (reader.alerts().map_err(failed)?, reader.waiting_deliveries().map_err(failed)?);
-        let of_deployment = alerts.iter().filter(|alert| alert.traits.shared_by.as_deref() == Some(deployment));
-        let described = of_deployment.filter_map(|alert| {
-            let waits = |channel: &str| {
-                let of_channel = waiting.iter().filter(|delivery| delivery.notification.channel == channel);
-                of_channel.flat_map(|delivery| delivery.rest().alerts).any(|waits| waits.subject == alert.subject)
-            };
-            OpenAlert::of(alert, waits)
+    fn open_alerts(&self) -> Result<BTreeMap<String, Vec<OpenAlert>>, String> {
+        let (reader, failed) = (self.store.reader(), |error: ReadError| error.to_string());
+        let alerts = reader.alerts().map_err(failed)?;
+        let (waiting, _) = reader.waiting_deliveries().map_err(failed)?;
+        let waiting: Vec<Notification> = waiting.iter().map(Delivery::rest).collect();
+        let waiting = waiting.iter().flat_map(|notification| {
+            notification.alerts.iter().map(|alert| (notification.channel.as_str(), &alert.subject))
         });
-        Ok(described.collect())
+        let waiting: BTreeSet<(&str, &Subject)> = waiting.collect();
+        let mut open: BTreeMap<String, Vec<OpenAlert>> = BTreeMap::new();
+        for alert in &alerts {
+            let Some(deployment) = &alert.traits.shared_by else { continue };
+            let described = OpenAlert::from_record(alert, |channel| waiting.contains(&(channel, &alert.subject)));
+            open.entry(deployment.clone()).or_default().extend(described);
+        }
+        Ok(open)
     }
 
-    async fn take_over(&self, alerts: Vec<OpenAlert>) -> Result<(), String> {
-        let Some(reconfigurer) = &self.reconfigurer else { return Ok(()) };
-        let records = alerts.into_iter().filter_map(OpenAlert::into_record).collect();
-        reconfigurer.take_over(records).await.map_err(|error| error.to_string())
+    async fn take_over(&self, left: LeftAlerts) -> Result<Vec<OpenAlert>, String> {
+        let LeftAlerts { deployment, alerts, by } = left;
+        let Some(reconfigurer) = &self.reconfigurer else { return Ok(Vec::new()) };
+        let config = reconfigurer.config();
+        let assigned = config.deployments.get(&deployment).map_or(&[][..], |assigned| &assigned.targets);
+        let is_elsewhere = |alert: &OpenAlert| {
+            let target = config.targets.iter().find(|target| target.id.as_str() == alert.target);
+            match target {
+                Some(target) => target.shared_by.as_ref() != Some(&deployment) || !target.enabled,
+                None => assigned.iter().any(|target| target.id == alert.target),
+            }
+        };
+        let (elsewhere, here): (Vec<_>, Vec<_>) = alerts.into_iter().partition(is_elsewhere);
+        let alerts = here.into_iter().filter_map(OpenAlert::into_record).collect();
+        let taken = reconfigurer.take_over(TakenOver { deployment, alerts, by }).await;
+        taken.map(|()| elsewhere).map_err(|error| error.to_string())
     }
 
     fn log(&self, after: Option<u64>, limit: usize) -> LogPage {

@@ -57,13 +57,16 @@ fn send(path: &str, alert: &Alert) -> Result<(), CallError> {
 
 /// Fails if an event was not taken. A wrong routing key can be corrected; other events that are refused cannot.
 fn taken(response: http::Response) -> Result<(), CallError> {
-    let is_key = response.status() == 400 && response.text().to_lowercase().replace('_', " ").contains("routing key");
+    if response.status() == 400 && response.text().to_lowercase().replace('_', " ").contains("routing key") {
+        let said = response.first_words().map_or_else(String::new, |words| format!(" ({words})"));
+        let message = format!("PagerDuty refuses the routing key{said}: check the secret routing_key of the channel");
+        return Err(CallError::misconfigured("wrong_key", message));
+    }
     // The status 202 alone says it; only what answers instead of PagerDuty would send a page or a refusal with it.
     let is_accepted = response.status() == 202 && !response.is_page();
     let is_refusal = |answer: &Value| answer["status"].as_str().is_some_and(|status| status.starts_with("invalid"));
     let is_taken = |answer: &Value| answer["status"] == "success" || (is_accepted && !is_refusal(answer));
-    let result = response.confirmed("PagerDuty", |_, answer| is_taken(answer)).map(drop);
-    if is_key { result.map_err(CallError::into_misconfigured) } else { result }
+    response.confirmed("PagerDuty", |_, answer| is_taken(answer)).map(drop)
 }
 
 polliwog_sdk::register_notifier!(PagerDuty);

@@ -223,7 +223,10 @@ fn dependency(index: usize, item: &Item<'_>, warnings: &mut Vec<String>) -> Depe
     }
     let status = if skipped { Status::Ok } else { stated.worse(healthy(&name, item, warnings)) };
     let flat = || (item.get(Field::HealthCode), item.get(Field::LatencyMs));
-    let nested = || last.flatten().map(|health| (health.code, health.latency)).unwrap_or_default();
+    let nested = || {
+        let found = || all().flatten();
+        (found().find_map(|health| health.code), found().find_map(|health| health.latency))
+    };
     let (code, latency) = if is_nested { nested() } else { flat() };
     let checked_at = item.get(Field::LastChecked).and_then(|raw| checked_at(&name, raw, warnings));
     Dependency {
@@ -433,6 +436,13 @@ mod tests {
         ] {
             assert_eq!(status_of(item), expected, "{item}");
         }
+    }
+
+    #[test]
+    fn values_of_a_health_with_a_repeated_field_are_read() {
+        let item = r#"[{"name":"a","healthy":true,"health":{"state":0,"state":1,"latency":5,"code":7}}]"#;
+        let found = &report(item).dependencies[0];
+        assert_eq!((found.status, found.code, found.latency_ms), (Status::Warning, Some(7), Some(5.0)));
     }
 
     #[test]

@@ -56,10 +56,14 @@ polliwog_sdk::register_notifier!(Pushover);
 /// Fails if the message was not taken: `status` is 1 if it was. A wrong token or user can be corrected.
 fn taken(response: http::Response) -> Result<(), CallError> {
     let answer: Value = serde_json::from_str(&response.text()).unwrap_or_default();
-    let is_invalid = |key: &str| answer[key] == "invalid";
-    let is_key = is_invalid("token") || is_invalid("user") || is_invalid("device");
-    let result = response.confirmed("Pushover", |_, answer| answer["status"] == 1).map(drop);
-    if is_key { result.map_err(CallError::into_misconfigured) } else { result }
+    let places = [("token", "the secret token"), ("user", "the secret user"), ("device", "the setting devices")];
+    let wrong = places.into_iter().find(|(key, _)| answer[*key] == "invalid" && answer["status"] != 1);
+    if let Some((key, place)) = wrong {
+        let said = response.first_words().map_or_else(String::new, |words| format!(" ({words})"));
+        let message = format!("Pushover refuses the {key}{said}: check {place} of the channel");
+        return Err(CallError::misconfigured("wrong_key", message));
+    }
+    response.confirmed("Pushover", |_, answer| answer["status"] == 1).map(drop)
 }
 
 /// The longest message and title of the API, in bytes to be safe; it counts characters.

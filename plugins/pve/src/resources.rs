@@ -11,8 +11,14 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The states of a node, a guest or a storage that hide nothing if it has no name. A guest may be off on purpose.
-const WORKS: [&str; 4] = ["online", "running", "stopped", "available"];
+/// Whether a node, a guest or a storage in a state hides nothing if it has no name. A guest may be off on purpose.
+fn works(kind: &str, status: &str) -> bool {
+    match kind {
+        "node" => status == "online",
+        "storage" => status == "available",
+        _ => matches!(status, "running" | "stopped"),
+    }
+}
 
 /// One entry of any type. Unknown types and fields are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -151,8 +157,9 @@ impl<'a> Extend<Resource<'a>> for Resources<'a> {
 impl<'a> Resources<'a> {
     fn add(&mut self, entry: Resource<'a>) {
         let diagnostics = &mut self.diagnostics;
-        let works = matches!(entry.status.get(), Some(BorrowedText(status)) if WORKS.contains(&&**status));
-        let is_known = match entry.kind.get().map(|BorrowedText(kind)| &**kind) {
+        let kind = entry.kind.get().map(|BorrowedText(kind)| kind.clone());
+        let status = entry.status.get().map(|BorrowedText(status)| status.clone());
+        let is_known = match kind.as_deref() {
             Some("node") => {
                 let node = entry.node(diagnostics);
                 let is_known = node.is_some();
@@ -174,7 +181,8 @@ impl<'a> Resources<'a> {
             }
             _ => true,
         };
-        self.hidden += usize::from(!is_known && !works);
+        let works = || status.is_some_and(|status| works(kind.as_deref().unwrap_or_default(), &status));
+        self.hidden += usize::from(!is_known && !works());
     }
 
     fn take(&mut self, found: Option<(Guest<'a>, bool)>) {
@@ -431,6 +439,7 @@ mod tests {
             (r#"{"type":"node","status":"online"}"#, false),
             (r#"{"type":"node","status":"offline","id":"node/a"}"#, false),
             (r#"{"type":"node"}"#, true),
+            (r#"{"type":"node","status":"stopped"}"#, true),
             (r#"{"type":"qemu","status":"running"}"#, false),
             (r#"{"type":"qemu","status":"stopped","vmid":"x"}"#, false),
             (r#"{"type":"lxc","status":"paused","vmid":7}"#, true),

@@ -7,7 +7,7 @@ use super::noticed::{Noticed, log};
 use super::records::apply;
 use super::shared::Shared;
 use crate::bucket::{
-    Bucket, LEADER, META, assigned, definition, is_mark, is_open_alerts, of_definition, of_heartbeat, of_shard, resync,
+    Bucket, LEADER, META, assigned, definition, is_mark, of_definition, of_heartbeat, of_shard, resync,
 };
 use crate::feed::{Fed, feed};
 use crate::leases::{Leases, Standing};
@@ -138,7 +138,7 @@ impl Work {
                 }
             }
             Bucket::Assignments => self.written(key, payload, revision),
-            Bucket::Leases if key == LEADER || is_open_alerts(key) => {}
+            Bucket::Leases if key == LEADER => {}
             Bucket::Leases => {
                 let mut state = self.shared.state();
                 match (of_shard(key), decode::<Lease>(payload)) {
@@ -148,7 +148,7 @@ impl Work {
                 }
             }
             // They are not followed.
-            Bucket::Plugins => {}
+            Bucket::Alerts | Bucket::Plugins => {}
         }
     }
 
@@ -266,7 +266,7 @@ impl Work {
                         Bucket::Leases => state.caught.leases = true,
                         Bucket::Assignments => state.caught.assignments = true,
                         // They are not followed.
-                        Bucket::Plugins => {}
+                        Bucket::Alerts | Bucket::Plugins => {}
                     }
                 }
                 if bucket == Bucket::Assignments {

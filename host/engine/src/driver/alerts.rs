@@ -95,7 +95,7 @@ impl Driver {
         let clock = self.wiring.clock;
         // Most reports change no alert.
         let at = LazyCell::new(move || clock.wall());
-        let mut step = AlertStep::default();
+        let (mut step, mut handed_over) = (AlertStep::default(), BTreeSet::new());
         for action in self.notifier.drain() {
             let kind = match action {
                 Action::Save(record) => {
@@ -117,7 +117,7 @@ impl Driver {
                     EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
                 }
                 Action::HandedOver(fingerprint) => {
-                    step.changes.extend(self.outbox.hand_over(&fingerprint));
+                    handed_over.insert(fingerprint);
                     continue;
                 }
                 Action::Notify(notification) => {
@@ -126,6 +126,14 @@ impl Driver {
                 }
             };
             step.events.push(Event { at: *at, kind });
+        }
+        if !handed_over.is_empty() {
+            let (changes, dropped) = self.outbox.hand_over(&handed_over);
+            step.changes.extend(changes);
+            self.notifier.apply(Input::NotSent(dropped), self.notifier_now());
+            let more = self.drain_alerts();
+            step.changes.extend(more.changes);
+            step.events.extend(more.events);
         }
         step
     }

@@ -1,10 +1,10 @@
 //! The queue and the state of one channel. Pure: it takes the time and returns what is due.
 
-use super::reduction::{reduce, without};
+use super::reduction::{Without, reduce, without};
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
 use model::{ChannelState, Delivery, DeliveryState, Moment, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One channel.
@@ -16,6 +16,8 @@ pub(super) struct Channel {
     queue: BTreeMap<u64, Queued>,
     /// Whether an attempt is in flight.
     pub is_busy: bool,
+    /// The fingerprints of alerts that another device notifies of since the attempt began.
+    handed_over: BTreeSet<String>,
     /// The delivery whose outcome is being written, and when the next one is sent all the same.
     unsettled: Option<(u64, Moment)>,
     /// The failed attempts since the last success.
@@ -104,9 +106,9 @@ impl Channel {
 
     /// Removes the deliveries that are too old, except the one in flight.
     pub(super) fn take_expired(&mut self, is_expired: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
-        let first = self.queue.first_key_value().map(|(number, _)| *number).filter(|_| self.is_busy);
+        let in_flight = self.in_flight();
         let expired =
-            self.queue.iter().filter(|(number, queued)| Some(**number) != first && is_expired(&queued.delivery));
+            self.queue.iter().filter(|(number, queued)| Some(**number) != in_flight && is_expired(&queued.delivery));
         let numbers: Vec<u64> = expired.map(|(number, _)| *number).collect();
         numbers.iter().filter_map(|number| self.queue.remove(number)).map(|queued| queued.delivery).collect()
     }
@@ -123,29 +125,41 @@ impl Channel {
         // The row of another one is still to be written.
         let stored = self.queue.values().filter(|queued| queued.unstored.is_none());
         let changed = reduce(&stored.map(|queued| &queued.delivery).collect::<Vec<_>>());
-        self.replace(&changed, Some(unstored));
+        changed.iter().for_each(|delivery| self.replace(delivery, Some(unstored)));
         changed
     }
 
-    /// Removes an alert from the deliveries that wait, except the one in flight. Returns those that changed.
-    pub(super) fn hand_over(&mut self, fingerprint: &str) -> Vec<Delivery> {
-        let in_flight = self.queue.first_key_value().map(|(number, _)| *number).filter(|_| self.is_busy);
+    /// Removes alerts from the deliveries that wait, and from the one in flight if its attempt fails. Returns what
+    /// changed.
+    pub(super) fn hand_over(&mut self, fingerprints: &BTreeSet<String>) -> Vec<Without> {
+        let in_flight = self.in_flight();
+        if in_flight.is_some() {
+            self.handed_over.extend(fingerprints.iter().cloned());
+        }
         let waiting = self.queue.iter().filter(|(number, _)| Some(**number) != in_flight);
-        let changed: Vec<Delivery> = waiting.filter_map(|(_, queued)| without(&queued.delivery, fingerprint)).collect();
-        self.replace(&changed, None);
+        let changed: Vec<Without> = waiting.filter_map(|(_, queued)| without(&queued.delivery, fingerprints)).collect();
+        changed.iter().for_each(|changed| self.replace(&changed.delivery, None));
         changed
     }
 
-    /// Replaces deliveries by their later states; `unstored` as in [`Channel::queue`].
-    fn replace(&mut self, changed: &[Delivery], unstored: Option<Moment>) {
-        for delivery in changed {
-            let number = delivery.notification.number;
-            if delivery.state == DeliveryState::Replaced {
-                self.queue.remove(&number);
-            } else if let Some(queued) = self.queue.get_mut(&number) {
-                queued.delivery = delivery.clone();
-                queued.unstored = unstored.or(queued.unstored);
-            }
+    /// Returns what was handed over during the attempt that ended.
+    pub(super) fn take_handed_over(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.handed_over)
+    }
+
+    /// The number of the delivery in flight.
+    fn in_flight(&self) -> Option<u64> {
+        self.queue.first_key_value().map(|(number, _)| *number).filter(|_| self.is_busy)
+    }
+
+    /// Replaces a delivery by its later state; `unstored` as in [`Channel::queue`].
+    fn replace(&mut self, delivery: &Delivery, unstored: Option<Moment>) {
+        let number = delivery.notification.number;
+        if delivery.state == DeliveryState::Replaced {
+            self.queue.remove(&number);
+        } else if let Some(queued) = self.queue.get_mut(&number) {
+            queued.delivery = delivery.clone();
+            queued.unstored = unstored.or(queued.unstored);
         }
     }
 

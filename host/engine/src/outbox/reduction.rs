@@ -1,6 +1,6 @@
 //! The news that a channel still has to hear after a while in which it took nothing.
 
-use model::{AlertEvent, Delivery, DeliveryState, NotifiedAlert};
+use model::{AlertEvent, Delivery, DeliveryState, NotifiedAlert, Subject};
 use notify::LISTED;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,17 +38,33 @@ pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
     waiting.iter().zip(kept).filter_map(change).collect()
 }
 
-/// Removes an alert that another device notifies of from a delivery that waits. `None` if that changes nothing: it is
-/// not listed, or the receiver took or refused it already.
-pub(super) fn without(delivery: &Delivery, fingerprint: &str) -> Option<Delivery> {
-    let is_removed = |alert: &NotifiedAlert| alert.fingerprint == fingerprint;
-    if !delivery.notification.alerts.iter().any(is_removed) || known(delivery).contains(fingerprint) {
+/// A delivery from which alerts were removed.
+pub(super) struct Without {
+    pub delivery: Delivery,
+    /// The removed alerts.
+    pub removed: Vec<Subject>,
+}
+
+/// Removes alerts that another device notifies of from a delivery that waits. `None` if that changes nothing: none is
+/// listed, or the receiver took or refused them already.
+pub(super) fn without(delivery: &Delivery, fingerprints: &BTreeSet<String>) -> Option<Without> {
+    let known = known(delivery);
+    let is_removed =
+        |alert: &NotifiedAlert| fingerprints.contains(&alert.fingerprint) && !known.contains(&alert.fingerprint);
+    let alerts = &delivery.notification.alerts;
+    let removed: Vec<Subject> =
+        alerts.iter().filter(|alert| is_removed(alert)).map(|alert| alert.subject.clone()).collect();
+    if removed.is_empty() {
         return None;
+    }
+    if removed.len() == alerts.len() {
+        // Others of its alerts are not listed anywhere.
+        let is_kept = delivery.notification.omitted > 0;
+        return (!is_kept).then(|| Without { delivery: replaced(delivery, HANDED_OVER), removed });
     }
     let mut left = delivery.clone();
     left.notification.alerts.retain(|alert| !is_removed(alert));
-    let is_over = left.notification.alerts.is_empty();
-    Some(if is_over { replaced(delivery, HANDED_OVER) } else { left })
+    Some(Without { delivery: left, removed })
 }
 
 /// A delivery that is not sent. It keeps its alerts for readers.
@@ -190,9 +206,14 @@ mod tests {
             ("+b", None),
         ];
         for (before, expected) in cases {
-            let changed = without(&delivery(1, before), "a");
-            assert_eq!(changed.as_ref().map(shown).as_deref(), expected, "{before}");
+            let changed = without(&delivery(1, before), &["a".to_owned(), "z".to_owned()].into());
+            let removed = changed.as_ref().map_or(0, |changed| changed.removed.len());
+            assert_eq!(removed, usize::from(expected.is_some()), "{before}");
+            assert_eq!(changed.map(|changed| shown(&changed.delivery)).as_deref(), expected, "{before}");
         }
+        let mut storm = delivery(1, "+a");
+        storm.notification.omitted = 7;
+        assert!(without(&storm, &["a".to_owned()].into()).is_none(), "it says more than what it lists");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use config::{
     CHANGEABLE, Made, alias_key, assignment_key, definition_key, deployment_key, made_by, setting, silence_key,
     silence_text,
 };
-use model::{AlertRecord, CommandError, Definition, TargetId, TargetSource, Tested};
-use notify::{Silence, SilenceTime};
+use model::{CommandError, Definition, TargetId, TargetSource, Tested};
+use notify::{Silence, SilenceTime, TakenOver};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,13 +138,13 @@ impl Reconfigurer {
         changed.await.map_err(|_| ending())?
     }
 
-    /// Continues the alerts of another device of the fleet, whose targets this host polls now. Returns when they are on
-    /// disk.
+    /// Continues the alerts of a deployment of which one device polls at a time: this one, from now on. Returns when
+    /// they are on disk.
     ///
     /// # Errors
     /// If the host is busy or ending.
-    pub async fn take_over(&self, alerts: Vec<AlertRecord>) -> Result<(), CommandError> {
-        self.mailbox.request(|reply| Message::TakenOver(alerts, reply)).await
+    pub async fn take_over(&self, taken: TakenOver) -> Result<(), CommandError> {
+        self.mailbox.request(|reply| Message::TakenOver(taken, reply)).await
     }
 
     /// Stores the definition of a deployment of the fleet that this host operates; without one, deletes it.

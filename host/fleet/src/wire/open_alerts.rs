@@ -1,28 +1,32 @@
 //! The alerts of targets that one device polls at a time, for the device that polls them next.
 
 use super::{Record, WireError, name, text};
-use model::{Acknowledgement, AlertEvent, AlertRecord, AlertState, LastNotified, Status, Subject, TargetId, Timestamp};
+use model::{
+    Acknowledgement, AlertEvent, AlertRecord, AlertState, LastNotified, MAYBE, Resolution, Status, Subject, TargetId,
+    Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// The maximum size of the alerts of a deployment in bytes.
-pub const LARGEST_ALERTS: usize = 32 << 10;
+pub const LARGEST_ALERTS: usize = 128 << 10;
 /// The maximum length of a dependency's name, and of a title, in bytes.
 const LONGEST: usize = 1024;
 
-/// The alerts that are open for a deployment: `alerts.<deployment>`.
+/// The alerts that receivers may have open for a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenAlerts {
-    /// The device that wrote it.
+    /// The device that observed them.
     pub owner: String,
-    /// The term of the lease under which that device polled.
+    /// The term of the lease under which the record was written.
     pub term: u64,
     /// The alerts.
     pub alerts: Vec<OpenAlert>,
 }
 
-/// An alert that fires. Times are milliseconds since 1970, by the clock of the device that observed it.
+/// An alert that fires, or whose end a receiver may not know. Times are milliseconds since 1970, by the clock of the
+/// device that observed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenAlert {
     /// The target's id.
@@ -35,16 +39,41 @@ pub struct OpenAlert {
     pub since: i64,
     /// The title for users.
     pub title: String,
-    /// Who acknowledged it, when, and the word of the status at that time.
-    pub acknowledged: Option<(String, i64, String)>,
-    /// The channels that took a message about it: name, word of the event, word of the status, time.
-    pub notified: Vec<(String, String, String, i64)>,
+    /// The acknowledgement, if an operator acknowledged the alert.
+    pub acknowledged: Option<AcknowledgementWire>,
+    /// The channels that may have been notified of it.
+    pub notified: Vec<NotifiedWire>,
+}
+
+/// An operator's acknowledgement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcknowledgementWire {
+    /// The operator.
+    pub by: String,
+    /// The time.
+    pub at: i64,
+    /// The word of the alert's status at that time.
+    pub status: String,
+}
+
+/// The last message for a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotifiedWire {
+    /// The channel.
+    pub channel: String,
+    /// The word of the event.
+    pub event: String,
+    /// The word of the status. "ok" if the message may not have arrived: the channel is notified again while the alert
+    /// fires, and of its end in any case.
+    pub status: String,
+    /// The time.
+    pub at: i64,
 }
 
 impl OpenAlerts {
     /// Makes the record of as many of these alerts as fit into it, the worst and oldest first. Returns the number of
     /// those that do not.
-    pub fn fitting((owner, term): (&str, u64), mut alerts: Vec<OpenAlert>) -> (Self, usize) {
+    pub fn fitting(owner: &str, term: u64, mut alerts: Vec<OpenAlert>) -> (Self, usize) {
         // The owner, the term and the numbers of items need less.
         let mut left = LARGEST_ALERTS - 256;
         let count = alerts.len();
@@ -64,34 +93,40 @@ impl OpenAlerts {
 }
 
 impl OpenAlert {
-    /// Describes an alert of a target that fires. The messages in `undelivered`, by channel, are not known to have
-    /// reached their receivers. `None` if the alert is not of a target, or does not fire.
-    pub fn of(alert: &AlertRecord, undelivered: impl Fn(&str) -> bool) -> Option<Self> {
+    /// Describes an alert of a target that fires, or that a receiver may have open. `waits`: whether a message about it
+    /// to a channel is not delivered yet. `None` if no receiver can have the alert open.
+    pub fn from_record(alert: &AlertRecord, waits: impl Fn(&str) -> bool) -> Option<Self> {
         let target = alert.subject.target()?.to_string();
-        let is_told = |last: &LastNotified| last.event != AlertEvent::Resolved;
-        let is_open = match alert.state {
-            AlertState::Firing => true,
-            // It recovered and failed again, and receivers still have it open.
-            AlertState::Pending => alert.notified.iter().any(is_told),
-            AlertState::Resolved => false,
-        };
-        if !is_open {
+        let word = |status: Status| status.as_str().to_owned();
+        let notified = alert.notified.iter().filter_map(|last| {
+            let waits = waits(&last.channel);
+            let status = if waits { MAYBE } else { last.status };
+            let event = if waits { AlertEvent::Firing } else { last.event };
+            (event != AlertEvent::Resolved).then(|| NotifiedWire {
+                channel: last.channel.clone(),
+                event: event.as_str().to_owned(),
+                status: word(status),
+                at: last.at.as_millis(),
+            })
+        });
+        let notified: Vec<NotifiedWire> = notified.collect();
+        let is_handed_over = alert.ended.is_some_and(|(_, why)| why == Resolution::HandedOver);
+        if is_handed_over || (alert.state != AlertState::Firing && notified.is_empty()) {
             return None;
         }
-        let word = |status: Status| status.as_str().to_owned();
-        let taken = alert.notified.iter().filter(|last| is_told(last) && !undelivered(&last.channel));
-        let notified = |last: &LastNotified| {
-            (last.channel.clone(), last.event.as_str().to_owned(), word(last.status), last.at.as_millis())
-        };
-        let acknowledged = alert.acknowledged.as_ref();
+        let acknowledged = alert.acknowledged.as_ref().map(|held| AcknowledgementWire {
+            by: held.by.clone(),
+            at: held.at.as_millis(),
+            status: word(held.status),
+        });
         Some(Self {
             target,
             dependency: alert.subject.dependency_name().map(str::to_owned),
             status: word(alert.status),
             since: alert.since.as_millis(),
             title: alert.title[..alert.title.floor_char_boundary(LONGEST)].to_owned(),
-            acknowledged: acknowledged.map(|held| (held.by.clone(), held.at.as_millis(), word(held.status))),
-            notified: taken.map(notified).collect(),
+            acknowledged,
+            notified,
         })
     }
 
@@ -104,19 +139,22 @@ impl OpenAlert {
         };
         let at = Timestamp::from_millis;
         let acknowledged = match self.acknowledged {
-            Some((by, when, status)) => Some(Acknowledgement { by, at: at(when), status: Status::from_word(&status)? }),
+            Some(AcknowledgementWire { by, at: when, status }) => {
+                Some(Acknowledgement { by, at: at(when), status: Status::from_word(&status)? })
+            }
             None => None,
         };
-        let notified = self.notified.into_iter().map(|(channel, event, status, when)| {
-            let (event, status) = (AlertEvent::from_word(&event)?, Status::from_word(&status)?);
-            Some(LastNotified { channel, event, status, at: at(when) })
+        let notified = self.notified.into_iter().map(|last| {
+            let (event, status) = (AlertEvent::from_word(&last.event)?, Status::from_word(&last.status)?);
+            Some(LastNotified { channel: last.channel, event, status, at: at(last.at) })
         });
         let mut notified = notified.collect::<Option<Vec<_>>>()?;
         notified.sort_by(|one, other| one.channel.cmp(&other.channel));
+        notified.dedup_by(|one, other| one.channel == other.channel);
         Some(AlertRecord {
             subject,
             state: AlertState::Firing,
-            status: Status::from_word(&self.status)?,
+            status: Status::from_word(&self.status).filter(|status| *status != Status::Ok)?,
             since: at(self.since),
             ended: None,
             traits: Arc::default(),
@@ -137,8 +175,8 @@ impl OpenAlert {
         text(&self.target, LONGEST, "target")?;
         text(self.dependency.as_deref().unwrap_or_default(), LONGEST, "dependency")?;
         text(&self.title, LONGEST, "title")?;
-        text(self.acknowledged.as_ref().map_or("", |(by, ..)| by), LONGEST, "operator")?;
-        self.notified.iter().try_for_each(|(channel, ..)| text(channel, LONGEST, "channel"))
+        text(self.acknowledged.as_ref().map_or("", |held| &held.by), LONGEST, "operator")?;
+        self.notified.iter().try_for_each(|last| text(&last.channel, LONGEST, "channel"))
     }
 }
 
@@ -189,7 +227,8 @@ mod tests {
     fn an_alert_survives_the_way_to_another_device() {
         for dependency in [None, Some("db")] {
             let alert = record(dependency, AlertState::Firing, &[("ops", AlertEvent::Firing)]);
-            let (sent, omitted) = OpenAlerts::fitting(("a", 3), OpenAlert::of(&alert, |_| false).into_iter().collect());
+            let (sent, omitted) =
+                OpenAlerts::fitting("a", 3, OpenAlert::from_record(&alert, |_| false).into_iter().collect());
             let mut received: OpenAlerts = decode(&encode(&sent).unwrap()).unwrap();
             assert_eq!((omitted, received.alerts.len(), received.term), (0, 1, 3));
             assert_eq!(received.alerts.remove(0).into_record(), Some(alert));
@@ -197,23 +236,34 @@ mod tests {
     }
 
     #[test]
-    fn what_receivers_have_open_is_handed_over_with_the_channels_that_took_it() {
+    fn what_receivers_may_have_open_is_handed_over() {
         use AlertEvent::{Firing, Flapping, Resolved};
-        type Case<'a> = (AlertState, &'a [(&'a str, AlertEvent)], Option<&'a [&'a str]>);
-        let cases: [Case<'_>; 7] = [
-            (AlertState::Firing, &[], Some(&[])),
-            (AlertState::Firing, &[("ops", Firing), ("pager", Firing)], Some(&["ops"])),
-            (AlertState::Firing, &[("ops", Flapping)], Some(&["ops"])),
-            (AlertState::Firing, &[("ops", Resolved)], Some(&[])),
-            (AlertState::Pending, &[("ops", Firing)], Some(&["ops"])),
+        type Case<'a> = (AlertState, &'a [(&'a str, AlertEvent)], Option<&'a str>);
+        // The messages to `pager` wait.
+        let cases: [Case<'_>; 10] = [
+            (AlertState::Firing, &[], Some("")),
+            (AlertState::Firing, &[("ops", Firing), ("pager", Firing)], Some("ops firing critical, pager firing ok")),
+            (AlertState::Firing, &[("ops", Flapping)], Some("ops flapping critical")),
+            (AlertState::Firing, &[("ops", Resolved), ("pager", Resolved)], Some("pager firing ok")),
+            (AlertState::Pending, &[("ops", Firing)], Some("ops firing critical")),
             (AlertState::Pending, &[], None),
-            (AlertState::Resolved, &[("ops", Firing)], None),
+            (AlertState::Resolved, &[("ops", Firing)], Some("ops firing critical")),
+            (AlertState::Resolved, &[("ops", Resolved)], None),
+            (AlertState::Resolved, &[("pager", Resolved)], Some("pager firing ok")),
+            (AlertState::Resolved, &[], None),
         ];
         for (state, channels, expected) in cases {
-            let open = OpenAlert::of(&record(Some("db"), state, channels), |channel| channel == "pager");
-            let taken = open.as_ref().map(|open| open.notified.iter().map(|(channel, ..)| channel.as_str()).collect());
-            assert_eq!(taken, expected.map(<[&str]>::to_vec), "{state:?} {channels:?}");
+            let open = OpenAlert::from_record(&record(Some("db"), state, channels), |channel| channel == "pager");
+            let notified = open.map(|open| {
+                let shown = |last: &NotifiedWire| format!("{} {} {}", last.channel, last.event, last.status);
+                open.notified.iter().map(shown).collect::<Vec<_>>().join(", ")
+            });
+            assert_eq!(notified.as_deref(), expected, "{state:?} {channels:?}");
         }
+        let ended = Some((Timestamp::from_millis(9), Resolution::HandedOver));
+        let mut elsewhere = record(Some("db"), AlertState::Resolved, &[("ops", Firing)]);
+        elsewhere.ended = ended;
+        assert_eq!(OpenAlert::from_record(&elsewhere, |_| false), None);
     }
 
     #[test]
@@ -222,16 +272,16 @@ mod tests {
             dependency: Some(format!("{number:0>200}")),
             since: number,
             status: status.as_str().to_owned(),
-            ..OpenAlert::of(&record(Some("db"), AlertState::Firing, &[]), |_| false).unwrap()
+            ..OpenAlert::from_record(&record(Some("db"), AlertState::Firing, &[]), |_| false).unwrap()
         };
-        let mut alerts: Vec<OpenAlert> = (0..200).map(|number| alert(number, Status::Warning)).collect();
-        alerts.push(alert(900, Status::Critical));
+        let mut alerts: Vec<OpenAlert> = (0..900).map(|number| alert(number, Status::Warning)).collect();
+        alerts.push(alert(9000, Status::Critical));
         alerts.push(OpenAlert { title: "x".repeat(LONGEST + 1), ..alert(0, Status::Critical) });
-        let (sent, omitted) = OpenAlerts::fitting(("a", u64::MAX), alerts);
+        let (sent, omitted) = OpenAlerts::fitting("a", u64::MAX, alerts);
         let bytes = encode(&sent).unwrap();
-        assert!(bytes.len() > LARGEST_ALERTS - 600 && omitted + sent.alerts.len() == 202, "{omitted}");
+        assert!(bytes.len() > LARGEST_ALERTS - 600 && omitted + sent.alerts.len() == 902, "{omitted}");
         assert!(
-            sent.alerts.iter().any(|alert| alert.since == 900) && sent.alerts.iter().all(|alert| alert.since != 199)
+            sent.alerts.iter().any(|alert| alert.since == 9000) && sent.alerts.iter().all(|alert| alert.since != 899)
         );
         let broken = OpenAlerts { owner: "a.b".to_owned(), ..sent.clone() };
         assert_eq!(encode(&broken), Err(WireError::Name("a.b".to_owned())));
@@ -241,6 +291,7 @@ mod tests {
             alert.into_record()
         };
         assert_eq!(wrong(|alert| alert.status = "broken".to_owned()), None);
+        assert_eq!(wrong(|alert| alert.status = "ok".to_owned()), None);
         assert_eq!(wrong(|alert| alert.target = "a b/c".to_owned()), None);
     }
 }

@@ -6,7 +6,7 @@ use crate::blind::NETWORK;
 use crate::groups::{GroupKey, GroupTimes, Joining};
 use crate::input::{Action, Now};
 use crate::route::{self, Route};
-use model::{AlertEvent, AlertState, Class, Moment, Status, Subject, TargetId};
+use model::{AlertEvent, AlertState, Class, Moment, Resolution, Status, Subject, TargetId};
 use std::time::Duration;
 
 /// After the end of what held an alert back, the longest wait for another report that confirms it.
@@ -203,6 +203,9 @@ impl Notifier {
     /// or if the channel is not to be notified now.
     pub(super) fn news(&self, alert: &Alert, channel: &str, route: Option<&Route>, now: Now) -> Option<AlertEvent> {
         let record = &alert.record;
+        if alert.is_handed_over || record.ended.is_some_and(|(_, why)| why == Resolution::HandedOver) {
+            return None;
+        }
         let notified = alert.last_notified(channel).map(|notified| (notified.event, notified.status));
         let is_notified = matches!(notified, Some((AlertEvent::Firing | AlertEvent::Flapping, _)));
         // An operator has seen it, or still has time to.

@@ -54,13 +54,17 @@ impl Notifier {
         for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
             let Some(target) = subject.target() else { continue };
             match self.targets.get(target) {
-                None if self.is_handed_over(&subject) => self.hand_over(&subject, now),
+                None if self.is_on_standby(&subject) => self.hand_over(&subject, now),
                 None => self.end(&subject, Resolution::Removed, now),
                 Some(held) if !held.spec.is_enabled => self.end(&subject, Resolution::Disabled, now),
                 Some(held) => {
+                    let is_shared = held.spec.traits.shared_by.is_some();
                     let Some(alert) = self.alerts.get_mut(&subject) else { continue };
                     if describe(alert, &held.spec) {
-                        self.changed.insert(subject);
+                        self.changed.insert(subject.clone());
+                    }
+                    if !is_shared {
+                        self.keep_to_itself(&subject);
                     }
                 }
             }
@@ -430,7 +434,7 @@ impl Notifier {
         let Some(alert) = self.alerts.get(subject).filter(|alert| alert.is_open()) else { return };
         let recover = self.recover(subject, alert);
         let Some(alert) = self.alerts.get_mut(subject) else { return };
-        alert.awaits = None;
+        (alert.awaits, alert.is_only_known_elsewhere) = (None, false);
         if alert.record.state == AlertState::Pending || alert.streak + 1 >= recover {
             self.end(subject, resolution, now);
         } else {

@@ -1,7 +1,10 @@
 //! Targets that one device of a fleet polls at a time.
 
 use super::*;
-use model::{AlertRecord, TargetTraits};
+use fleet::wire::OpenAlert;
+use model::{AlertRecord, LastPoller, TargetTraits};
+use notify::TakenOver;
+use proptest::prelude::*;
 use std::sync::Arc;
 
 fn shared() -> TargetSpec {
@@ -16,15 +19,21 @@ fn device() -> World {
     World::new(Settings { standby, ..settings(one_route()) }, Vec::new())
 }
 
-/// The device polls the target from now on. `alerts` are those of the device before it.
-fn begin(world: &mut World, alerts: Vec<AlertRecord>) {
+/// The device polls the target from now on. `alerts` are those of the last device.
+fn begin(world: &mut World, alerts: Vec<AlertRecord>, by: LastPoller) {
     configure(world, &[], vec![shared()]);
-    world.apply(Input::TakenOver(alerts));
+    world.apply(Input::TakenOver(TakenOver { deployment: "shops".to_owned(), alerts, by }));
 }
 
-/// The device does not poll the target any more.
+/// The alerts in the record of the device that polls.
+fn recorded(world: &World) -> Vec<AlertRecord> {
+    let open = world.notifier.records().filter_map(|record| OpenAlert::from_record(record, |_| false));
+    open.filter_map(OpenAlert::into_record).collect()
+}
+
+/// The device does not poll the target any more. Returns its record.
 fn leave(world: &mut World) -> Vec<AlertRecord> {
-    let open = world.notifier.records().filter(|record| record.state == AlertState::Firing).cloned().collect();
+    let open = recorded(world);
     configure(world, &["shops"], Vec::new());
     open
 }
@@ -39,7 +48,7 @@ fn configure(world: &mut World, standby: &[&str], targets: Vec<TargetSpec>) {
 /// Two devices, of which the first one polls and has notified of an alert.
 fn first_fires() -> (World, World) {
     let (mut first, second) = (device(), device());
-    begin(&mut first, Vec::new());
+    begin(&mut first, Vec::new(), LastPoller::ThisDevice);
     confirm(&mut first, "a", Critical);
     first.advance(60);
     assert_eq!(first.news(), heard(&[("a/db", Firing)]));
@@ -52,7 +61,7 @@ fn the_next_device_says_how_the_alert_of_the_one_before_ends() {
     for (status, expected) in [(Ok, heard(&[("a/db", Resolved)])), (Critical, Vec::new())] {
         let (mut first, mut second) = first_fires();
         let since = first.record(&db).unwrap().since;
-        begin(&mut second, leave(&mut first));
+        begin(&mut second, leave(&mut first), LastPoller::Another);
         assert_eq!(second.state(&db), Some(AlertState::Firing));
         confirm(&mut second, "a", status);
         first.advance(3_000);
@@ -72,12 +81,12 @@ fn the_next_device_says_how_the_alert_of_the_one_before_ends() {
 #[test]
 fn a_device_that_polls_again_continues_with_what_the_others_left() {
     let (mut first, mut second) = first_fires();
-    begin(&mut second, leave(&mut first));
+    begin(&mut second, leave(&mut first), LastPoller::Another);
     confirm(&mut second, "a", Ok);
     second.advance(60);
     assert_eq!(second.news(), heard(&[("a/db", Resolved)]));
-    // What it notified of before is over: a new failure is news.
-    begin(&mut first, leave(&mut second));
+    // Its earlier message is about another episode: a new failure is news.
+    begin(&mut first, leave(&mut second), LastPoller::Another);
     confirm(&mut first, "a", Critical);
     first.advance(400);
     assert_eq!(first.news(), heard(&[("a/db", Firing)]));
@@ -86,13 +95,12 @@ fn a_device_that_polls_again_continues_with_what_the_others_left() {
 #[test]
 fn a_restart_says_nothing_about_the_end() {
     let (mut first, _) = first_fires();
-    let open: Vec<AlertRecord> = first.notifier.records().cloned().collect();
     first.settings.standby = ["shops".to_owned()].into();
     first.targets.clear();
     first.restart();
     first.advance(3_000);
     assert_eq!(first.news(), []);
-    begin(&mut first, open);
+    begin(&mut first, Vec::new(), LastPoller::ThisDevice);
     confirm(&mut first, "a", Ok);
     first.advance(400);
     assert_eq!(first.news(), heard(&[("a/db", Resolved)]));
@@ -104,7 +112,7 @@ fn what_no_receiver_heard_is_notified_once_the_next_device_sees_it() {
         let (mut first, mut second) = first_fires();
         let mut open = leave(&mut first);
         open[0].notified.clear();
-        begin(&mut second, open);
+        begin(&mut second, open, LastPoller::Another);
         second.advance(60);
         assert_eq!(second.news(), []);
         confirm(&mut second, "a", status);
@@ -117,7 +125,7 @@ fn what_no_receiver_heard_is_notified_once_the_next_device_sees_it() {
 fn a_dependency_that_the_next_device_does_not_report_keeps_its_alert() {
     let db = Subject::dependency(&id("a"), "db");
     let (mut first, mut second) = first_fires();
-    begin(&mut second, leave(&mut first));
+    begin(&mut second, leave(&mut first), LastPoller::Another);
     let without = Report { gone: vec!["db".to_owned()], ..Report::default() };
     for _ in 0..3 {
         second.report("a", &without);
@@ -141,16 +149,239 @@ fn a_deployment_that_is_withdrawn_ends_its_alerts_with_a_message() {
 }
 
 #[test]
-fn an_alert_of_a_target_that_this_host_has_not_or_that_fires_here_is_not_taken_over() {
+fn an_alert_of_another_deployment_or_of_a_target_of_this_host_is_not_taken_over() {
     let db = Subject::dependency(&id("a"), "db");
     let (mut first, mut second) = first_fires();
     let open = leave(&mut first);
-    second.apply(Input::TakenOver(open.clone()));
+    configure(&mut second, &[], vec![target("a")]);
+    second.apply(Input::TakenOver(TakenOver {
+        deployment: "shops".to_owned(),
+        alerts: open.clone(),
+        by: LastPoller::Another,
+    }));
     assert_eq!(second.state(&db), None);
-    begin(&mut second, Vec::new());
+    begin(&mut second, Vec::new(), LastPoller::Another);
+    let foreign = TakenOver { deployment: "others".to_owned(), alerts: open, by: LastPoller::Another };
+    second.apply(Input::TakenOver(foreign));
+    assert_eq!(second.state(&db), None);
+}
+
+#[test]
+fn an_alert_that_fires_here_already_keeps_the_start_and_the_channels_of_both() {
+    let db = Subject::dependency(&id("a"), "db");
+    let (mut first, mut second) = first_fires();
+    let open = leave(&mut first);
+    begin(&mut second, Vec::new(), LastPoller::Another);
+    second.advance(100);
     confirm(&mut second, "a", Critical);
     second.advance(60);
-    second.apply(Input::TakenOver(open));
-    second.advance(400);
     assert_eq!(second.news(), heard(&[("a/db", Firing)]));
+    second.apply(Input::TakenOver(TakenOver {
+        deployment: "shops".to_owned(),
+        alerts: open.clone(),
+        by: LastPoller::Another,
+    }));
+    second.advance(400);
+    assert_eq!((second.news(), second.record(&db).unwrap().since), (Vec::new(), open[0].since));
+}
+
+#[test]
+fn the_alerts_of_a_target_that_was_removed_meanwhile_are_over_with_a_message() {
+    let (mut first, mut second) = first_fires();
+    let open = leave(&mut first);
+    configure(&mut second, &[], vec![target("b")]);
+    let taken = TakenOver { deployment: "shops".to_owned(), alerts: open, by: LastPoller::Another };
+    second.apply(Input::TakenOver(taken));
+    second.advance(60);
+    let last = second.notifications.last().unwrap().1.alerts[0].clone();
+    assert_eq!(last.fingerprint, first.notifications[0].1.alerts[0].fingerprint);
+    assert!(last.summary.starts_with("over because the target was removed"), "{}", last.summary);
+    assert_eq!(second.news(), heard(&[("a/db", Resolved)]));
+}
+
+#[test]
+fn without_a_record_a_device_notifies_again_and_says_the_end() {
+    for (status, event) in [(Ok, Resolved), (Critical, Firing)] {
+        let (mut first, _) = first_fires();
+        leave(&mut first);
+        begin(&mut first, Vec::new(), LastPoller::Unknown);
+        confirm(&mut first, "a", status);
+        first.advance(400);
+        assert_eq!(first.news(), heard(&[("a/db", event)]));
+    }
+}
+
+#[test]
+fn a_message_that_was_dropped_is_sent_again_once_the_device_polls_again() {
+    for (status, event) in [(Ok, Resolved), (Critical, Firing)] {
+        let (mut first, _) = first_fires();
+        leave(&mut first);
+        first.apply(Input::NotSent(vec![("ops".to_owned(), Subject::dependency(&id("a"), "db"))]));
+        begin(&mut first, Vec::new(), LastPoller::ThisDevice);
+        confirm(&mut first, "a", status);
+        first.advance(400);
+        assert_eq!(first.news(), heard(&[("a/db", event)]));
+    }
+}
+
+#[test]
+fn an_end_that_waits_is_told_by_the_next_device_and_not_by_the_last_one() {
+    let (mut first, mut second) = first_fires();
+    confirm(&mut first, "a", Ok);
+    begin(&mut second, leave(&mut first), LastPoller::Another);
+    first.advance(400);
+    assert_eq!(first.news(), []);
+    confirm(&mut second, "a", Ok);
+    second.advance(400);
+    assert_eq!(second.news(), heard(&[("a/db", Resolved)]));
+}
+
+#[test]
+fn a_target_that_is_no_longer_shared_is_notified_of_as_a_new_one() {
+    let (mut first, _) = first_fires();
+    leave(&mut first);
+    configure(&mut first, &[], vec![target("a")]);
+    confirm(&mut first, "a", Critical);
+    first.advance(400);
+    assert_eq!(first.news(), heard(&[("a/db", Firing)]));
+}
+
+/// An event for two devices, of which one polls.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Pass(u64),
+    Poll,
+    /// The service breaks, or works again.
+    Turn,
+    /// The other device polls from now on.
+    Move,
+    /// The device that polls is killed and started again, and polls again.
+    Restart,
+    /// The device that polls is killed, and the other one polls. It is started again later.
+    Die,
+    /// The broker is away: no record is written, and the device polls for so many times before it loses the lease.
+    Outage(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1_u64..90).prop_map(Step::Pass),
+        6 => Just(Step::Poll),
+        2 => Just(Step::Turn),
+        1 => Just(Step::Move),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Die),
+        1 => (0_usize..4).prop_map(Step::Outage),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// Two devices with one record, and the receiver of both.
+struct Pair {
+    devices: [World; 2],
+    polls: usize,
+    is_broken: bool,
+    /// For how long the service has been as it is, in seconds.
+    since: u64,
+    is_open: bool,
+    log: Vec<String>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut devices = [device(), device()];
+        begin(&mut devices[0], Vec::new(), LastPoller::ThisDevice);
+        Self { devices, polls: 0, is_broken: false, since: 0, is_open: false, log: Vec::new() }
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.since += 1;
+            self.devices.iter_mut().for_each(|device| device.advance(1));
+            self.hear();
+        }
+    }
+
+    fn hear(&mut self) {
+        for (place, device) in self.devices.iter_mut().enumerate() {
+            for (subject, event) in device.news() {
+                self.log.push(format!("{place} {subject} {event:?}"));
+                let is_end = event == Resolved;
+                self.is_open = !is_end;
+                assert!(!is_end || !self.is_broken || self.since < 30, "a false end: {:?}", self.log);
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let status = if self.is_broken { Critical } else { Ok };
+        self.devices[self.polls].observe("a", &[("db", status)]);
+        self.pass(1);
+    }
+
+    fn move_to(&mut self, next: usize, open: Vec<AlertRecord>, by: LastPoller) {
+        self.polls = next;
+        begin(&mut self.devices[next], open, by);
+        self.hear();
+    }
+
+    fn step(&mut self, step: Step) {
+        let polls = self.polls;
+        match step {
+            Step::Pass(seconds) => self.pass(seconds),
+            Step::Poll => self.poll(),
+            Step::Turn => (self.is_broken, self.since) = (!self.is_broken, 0),
+            Step::Move => {
+                let open = leave(&mut self.devices[polls]);
+                self.pass(4);
+                self.move_to(1 - polls, open, LastPoller::Another);
+            }
+            Step::Restart => {
+                self.restart(polls);
+                self.move_to(polls, Vec::new(), LastPoller::ThisDevice);
+            }
+            Step::Die => {
+                let open = recorded(&self.devices[polls]);
+                self.restart(polls);
+                self.pass(15);
+                self.move_to(1 - polls, open, LastPoller::Another);
+            }
+            Step::Outage(count) => {
+                let open = recorded(&self.devices[polls]);
+                (0..count).for_each(|_| self.poll());
+                leave(&mut self.devices[polls]);
+                self.pass(20);
+                self.move_to(polls, open, LastPoller::ThisDevice);
+            }
+        }
+    }
+
+    fn restart(&mut self, device: usize) {
+        let world = &mut self.devices[device];
+        world.settings.standby = ["shops".to_owned()].into();
+        world.targets.clear();
+        world.restart();
+        self.hear();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_receiver_of_two_devices_knows_what_is_true_in_the_end(steps in steps()) {
+        let mut pair = Pair::new();
+        for step in steps {
+            pair.log.push(format!("{step:?}"));
+            pair.step(step);
+        }
+        for _ in 0..4 {
+            pair.poll();
+        }
+        // As long as an alert that fires and ends repeatedly is silent.
+        pair.pass(700);
+        (0..2).for_each(|_| pair.poll());
+        pair.pass(400);
+        prop_assert_eq!(pair.is_open, pair.is_broken, "{:?}", pair.log);
+    }
 }
