@@ -389,8 +389,8 @@ impl Response {
         String::from_utf8_lossy(&self.inner.body).into_owned()
     }
 
-    /// Returns the first words of the body for a message: the title of an HTML page, or the beginning of another text.
-    /// `None` for a body without words.
+    /// Returns the first words of the body for a message, those of HTML and XML without tags. `None` for a body without
+    /// words.
     pub fn first_words(&self) -> Option<String> {
         status::first_words(&self.inner.body)
     }
@@ -436,35 +436,6 @@ impl Response {
         if (200..300).contains(&self.inner.status) { Ok(self) } else { Err(status::error(&self)) }
     }
 
-    /// Converts a response with any status to a report. Health endpoints such as Spring Boot Actuator and ASP.NET
-    /// answer 503 with the whole report if a part is down. If the status is not 2xx, the poll fails with the error for
-    /// the status unless the report is one of this target: see [`Report::or_fail_unless_known`].
-    ///
-    /// # Errors
-    /// If `read` fails. If the status is not 2xx, and `read` fails or finds no dependency: the error for the status.
-    pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, CallError>) -> Result<Report, CallError> {
-        self.report_expecting(&ExpectedStatus::success(), read)
-    }
-
-    /// Converts a response to a report like [`Response::report`], with these statuses instead of 2xx.
-    ///
-    /// # Errors
-    /// As [`Response::report`].
-    pub fn report_expecting(
-        &self,
-        expected: &[ExpectedStatus],
-        read: impl FnOnce(&Self) -> Result<Report, CallError>,
-    ) -> Result<Report, CallError> {
-        let report = read(self);
-        if expected.iter().any(|expected| expected.matches(self.inner.status)) {
-            return report;
-        }
-        match report {
-            Ok(report) if !report.dependencies.is_empty() => Ok(report.or_fail_unless_known(status::error(self))),
-            _ => Err(status::error(self)),
-        }
-    }
-
     /// Returns the delay that the server requests with `Retry-After`. A date is converted with the `Date` of the
     /// response, or with the clock of the host. `None` if the header is missing or not valid.
     pub fn retry_after(&self) -> Option<Duration> {
@@ -485,6 +456,10 @@ const OF_OPERATORS: [&str; 4] =
 
 impl From<HttpError> for CallError {
     fn from(error: HttpError) -> Self {
+        // A body that cannot be read must not hide the status.
+        if let Some(status) = error.status.filter(|status| !(200..300).contains(status)) {
+            return status::unread(status, &error);
+        }
         match error.class {
             _ if error.retryable => Self::transient(error.code, error.message),
             HttpErrorClass::Denied | HttpErrorClass::Certificate => Self::misconfigured(error.code, error.message),

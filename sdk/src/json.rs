@@ -51,6 +51,9 @@ fn failure(body: &[u8], error: &serde_json::Error) -> CallError {
         true => ("unexpected_shape", "the body has an unexpected shape"),
         false => ("not_json", "the body is not JSON"),
     };
+    if body.trim_ascii().is_empty() {
+        return CallError::transient(code, "the answer has no body: check that the URL is correct");
+    }
     let begins_as_json = body.trim_ascii_start().first().is_some_and(|first| b"{[\"".contains(first));
     let lines = body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1));
     let at = (lines.map(<[u8]>::len).sum::<usize>() + error.column()).min(body.len());

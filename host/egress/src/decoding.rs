@@ -278,6 +278,8 @@ impl Kind {
         let text = match encoding {
             None => Text::Utf8 { is_stated: !matches!(self.format, Format::Html | Format::Plain) },
             Some(encoding) if encoding == UTF_8 => Text::Utf8 { is_stated: true },
+            // Many servers declare it for every text, also for UTF-8.
+            Some(encoding) if encoding == WINDOWS_1252 => Text::Utf8 { is_stated: false },
             Some(encoding) => Text::Converted(Box::new(encoding.new_decoder_without_bom_handling())),
         };
         (text, mark)

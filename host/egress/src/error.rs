@@ -108,7 +108,7 @@ pub enum Error {
     OutOfMeans(&'static str),
     #[error(
         "the answer's body is compressed ({0}), which the request did not ask for and Polliwog does not decode: disable it \
-         for this path, or use gzip"
+         for this path, or use gzip alone"
     )]
     EncodedBody(String),
     #[error("the answer's compressed body cannot be decoded: {0}")]

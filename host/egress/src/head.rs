@@ -13,6 +13,8 @@ use std::borrow::Cow;
 const MOST_LINES: usize = 100;
 /// The beginning of each head.
 const PROTOCOL: &[u8] = b"HTTP/";
+/// The header that says that a body has chunks.
+const CHUNKED: &[u8] = b"transfer-encoding";
 /// The headers that decide where an answer ends and whether its connection remains open. The HTTP library needs them.
 const FRAMING: [&str; 4] = ["connection", "content-length", "transfer-encoding", "upgrade"];
 
@@ -82,6 +84,7 @@ pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), Unreadable> {
 /// Returns whether the HTTP library reads a final head as it is.
 pub(crate) fn is_plain(head: &[u8]) -> bool {
     let mut lines = lines(head);
+    let is_old = head.starts_with(b"HTTP/1.0");
     let is_status = |line: &[u8]| match line.strip_prefix(b"HTTP/1.") {
         Some([b'0' | b'1', b' ', b'2'..=b'9', b'0'..=b'9', b'0'..=b'9', rest @ ..]) => {
             matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&byte| is_text(byte) && byte.is_ascii())
@@ -93,7 +96,9 @@ pub(crate) fn is_plain(head: &[u8]) -> bool {
         Some(colon @ 1..) if line[colon] == b':' => {
             let (name, value) = (&line[..colon], &line[colon + 1..]);
             lengths += usize::from(is_length(name));
-            value.iter().all(|&byte| is_text(byte)) && lengths < 2 && (!is_length(name) || length(value).is_some())
+            let is_odd = is_old && name.eq_ignore_ascii_case(CHUNKED)
+                || is_length(name) && (length(value).is_none() || value.contains(&b'+'));
+            value.iter().all(|&byte| is_text(byte)) && lengths < 2 && !is_odd
         }
         _ => false,
     };
@@ -111,7 +116,9 @@ pub(crate) fn rewritten(head: &[u8]) -> Result<Rewritten, Unreadable> {
     let mut lines = lines(&head[begin(head)..]).take_while(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     let (version, status, reason) = status_line(first).ok_or_else(|| Unreadable::Line(text(first)))?;
-    let mut written = format!("HTTP/1.{version} {status}").into_bytes();
+    let mut written = b"HTTP/1.".to_vec();
+    let place = written.len();
+    written.extend(format!("{version} {status}").into_bytes());
     let odd_reason = (!reason.is_ascii()).then(|| text(reason));
     if !reason.is_empty() && odd_reason.is_none() {
         written.push(b' ');
@@ -136,19 +143,31 @@ pub(crate) fn rewritten(head: &[u8]) -> Result<Rewritten, Unreadable> {
         let name = line[..colon].trim_ascii();
         (!name.is_empty()).then(|| (line, name, line[colon + 1..].trim_ascii()))
     });
-    let is_chunked = headers.clone().any(|(_, name, _)| name.eq_ignore_ascii_case(b"transfer-encoding"));
+    let is_chunked = headers.clone().any(|(_, name, _)| name.eq_ignore_ascii_case(CHUNKED));
+    if version == 0 && is_chunked {
+        // The library reads chunks of the newer version only. That of the older one ends with its connection.
+        written[place] = b'1';
+        let keeps = |name: &[u8], value: &[u8]| name.eq_ignore_ascii_case(b"connection") && !value.is_empty();
+        if !headers.clone().any(|(_, name, value)| keeps(name, value)) {
+            written.extend(b"Connection: close\r\n");
+        }
+    }
     let (mut apart, mut written_lines, mut known) = (Vec::new(), 0, None);
     for (line, name, value) in headers {
         let frames = FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes()));
+        let mut value = value;
         if is_length(name) {
             let length = length(value).filter(|length| known.is_none_or(|known| known == *length));
             match length {
                 // Where both are sent, the length does not count (RFC 9112, section 6.3).
                 _ if is_chunked => continue,
+                // It cannot be that long: the connection ends the body.
+                None if value.len() > 19 && value.iter().all(u8::is_ascii_digit) => continue,
                 None => return Err(Unreadable::Line(text(line))),
                 Some(_) if known.is_some() => continue,
                 length => known = length,
             }
+            value = value.strip_prefix(b"+").unwrap_or(value);
         }
         let is_readable = name.iter().all(|&byte| is_token(byte)) && value.iter().all(|&byte| is_text(byte));
         // The places that remain are for the lines without which an answer has no end.
@@ -215,6 +234,7 @@ fn is_length(name: &[u8]) -> bool {
 fn length(value: &[u8]) -> Option<u64> {
     let mut numbers = str::from_utf8(value).ok()?.split(',').map(|number| {
         let number = number.trim();
+        let number = number.strip_prefix('+').unwrap_or(number);
         number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()
     });
     let first = numbers.next()??;

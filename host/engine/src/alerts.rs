@@ -4,7 +4,10 @@ use crate::prepare::Targets;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::{AlertsConfig, Config};
-use model::{AlertRecord, Class, Delivery, DependencyState, Kind, Status, TargetId, nothing_checked};
+use model::{
+    AlertRecord, Class, Delivery, DeliveryFilter, DeliveryState, DependencyState, Kind, Status, TargetId,
+    nothing_checked,
+};
 use notify::{ChannelTraits, Finding, Health, Matcher, Matchers, Reading, Route, Settings, Silence, TargetSpec};
 use sandbox::Role;
 use std::cell::OnceCell;
@@ -18,6 +21,8 @@ const FEW: usize = 32;
 /// although its server does not answer.
 const MAIN: [(&str, &str); 1] = [("http", "response")];
 /// The name of the route to the fallback channel. No route of the configuration can have it.
+/// So many deliveries that were given up are remembered over a restart.
+const GIVEN_UP: u32 = 100;
 const FALLBACK: &str = "(fallback)";
 
 /// The rules of notifying in a configuration.
@@ -92,6 +97,8 @@ pub struct Alerting {
     pub(crate) records: Vec<Arc<AlertRecord>>,
     /// The deliveries that waited.
     pub(crate) waiting: Vec<Delivery>,
+    /// The last ones that were given up.
+    pub(crate) given_up: Vec<Delivery>,
     /// The number of the last notification.
     pub(crate) last: u64,
     /// Channels that are not configured any more, for which a plugin stored something.
@@ -113,8 +120,10 @@ impl Alerting {
                 None => removed.push(name),
             }
         }
+        let filter = DeliveryFilter { state: Some(DeliveryState::Undeliverable), ..DeliveryFilter::default() };
+        let given_up = store.reader().deliveries(&filter, GIVEN_UP)?;
         let records = store.reader().alerts()?.into_iter().map(Arc::new).collect();
-        Ok(Self { rules, records, waiting, last, removed })
+        Ok(Self { rules, records, waiting, given_up, last, removed })
     }
 }
 

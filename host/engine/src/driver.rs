@@ -137,7 +137,7 @@ impl Driver {
         wiring: Wiring,
         mut scheduler: Scheduler,
         targets: Vec<(Arc<RuntimeTarget>, Option<Schedule<Moment>>)>,
-        Alerting { rules, records: mut alerts, waiting, last, removed }: Alerting,
+        Alerting { rules, records: mut alerts, waiting, given_up, last, removed }: Alerting,
     ) -> Self {
         let now = wiring.clock.now();
         let parts = OutboxParts {
@@ -154,7 +154,7 @@ impl Driver {
         wiring.read_model.change_alerts(alerts.iter().cloned().map(AlertChange::Save).collect());
         let wall = wiring.clock.wall();
         let settings = rules.settings(&wiring.plugins);
-        let outbox = Outbox::new(parts, waiting, &alerts);
+        let outbox = Outbox::new(parts, (waiting, given_up), &alerts);
         removed.iter().for_each(|channel| outbox.forget_values(channel));
         let notifier = Notifier::new(settings, specs, alerts, last + 1, Now { moment: now, wall });
         let kinds: BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();

@@ -31,7 +31,7 @@ pub enum Message {
     Undelivered(String, usize),
     /// The alerts of targets that another device of the fleet polled so far. The reply is sent when they are on disk.
     TakenOver(TakenOver, oneshot::Sender<()>),
-    /// The channels and alerts of messages that were not sent, because another device notifies of them.
+    /// The channels and alerts of messages that did not arrive, and are not tried any more.
     NotSent(Vec<(String, Subject)>),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),

@@ -9,6 +9,8 @@
 
 mod catch_up;
 mod channel;
+mod commands;
+mod lost;
 mod progress;
 mod reduction;
 mod retries;
@@ -21,19 +23,20 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::Message;
-use crate::sample::test_notification;
 use crate::sessions::End;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use channel::Channel;
 use egress::Egress;
+use lost::Lost;
 use model::{
-    AlertChange, AlertRecord, AlertState, ChannelState, Class, CommandError, Delivery, DeliveryState, Event, EventKind,
-    Failure, FailureCategory, Moment, Notification, SequencedEvent, TargetId,
+    AlertChange, AlertRecord, AlertState, ChannelState, Class, Delivery, DeliveryState, Event, EventKind, Failure,
+    FailureCategory, Moment, Notification, SequencedEvent, TargetId,
 };
 use notify::{MAX_OPEN, Trouble};
+pub(crate) use reduction::Removal;
 use retries::{EXPIRES, after_failure};
-use sandbox::{Collected, Sandbox};
+use sandbox::Sandbox;
 use scheduler::Change;
 use sender::Sender;
 use std::collections::BTreeMap;
@@ -82,6 +85,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     channels: BTreeMap<String, Channel>,
+    lost: Lost,
     /// The channels whose trouble the driver knows.
     troubles: Vec<Trouble>,
     /// Messages for the driver. It must not wait for its own mailbox, so that another task sends them.
@@ -137,9 +141,14 @@ impl Drop for InFlight {
 }
 
 impl Outbox {
-    /// Creates the outbox with the deliveries that waited when the host last ended, and the alerts of that time.
-    pub(crate) fn new(parts: OutboxParts, waiting: Vec<Delivery>, alerts: &[Arc<AlertRecord>]) -> Self {
-        let mut state = State::default();
+    /// Creates the outbox with the deliveries that waited when the host last ended, those that were given up, and the
+    /// alerts of that time.
+    pub(crate) fn new(
+        parts: OutboxParts,
+        (waiting, given_up): (Vec<Delivery>, Vec<Delivery>),
+        alerts: &[Arc<AlertRecord>],
+    ) -> Self {
+        let mut state = State { lost: Lost::restored(&given_up, alerts), ..State::default() };
         let is_open = |alert: &&Arc<AlertRecord>| alert.state != AlertState::Resolved;
         for alert in alerts.iter().filter(is_open).filter(|alert| alert.subject.class() == Class::Channel) {
             let name = alert.subject.name().to_owned();
@@ -161,27 +170,30 @@ impl Outbox {
 
     /// Takes over the configured channels and the plugins. Deliveries of a channel that is not configured are given up.
     pub(crate) fn configure(&self, channels: &BTreeMap<TargetId, Arc<RuntimeTarget>>, plugins: &PluginSet) {
-        let (mut given_up, mut removed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut given_up, mut removed, mut ended, mut changed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         {
             let mut state = self.state();
-            for (name, channel) in &mut state.channels {
+            let State { channels: held, lost, .. } = &mut *state;
+            for (name, channel) in &mut *held {
                 if !channels.keys().any(|id| id.as_str() == name) {
                     if let Some((before, sender)) = channel.runtime.take() {
                         removed.push(name.clone());
                         ended.push((before, sender, End::Gone));
                     }
+                    lost.removed(name);
                     given_up.extend(channel.take_all());
                 }
             }
-            state.channels.retain(|name, channel| channel.is_busy || channels.keys().any(|id| id.as_str() == name));
+            held.retain(|name, channel| channel.is_busy || channels.keys().any(|id| id.as_str() == name));
             for (id, target) in channels {
                 let plugin = || plugins.get(&target.config.kind).cloned().map(Sender::Plugin);
                 let sender = target.account.clone().map(Sender::Mail).or_else(plugin);
-                let channel = state.channels.entry(id.to_string()).or_default();
+                let channel = held.entry(id.to_string()).or_default();
                 let is_same = channel.runtime.as_ref().map(|(before, _)| Arc::ptr_eq(before, target));
                 // A corrected address or secret is tried at once, also if it was corrected while the host was down.
-                if !is_same.unwrap_or(!channel.is_in_trouble) {
+                if !is_same.unwrap_or(!channel.is_in_trouble) | lost.is_back(id.as_str()) {
                     channel.hurry(self.0.parts.clock.now());
+                    changed.push(id.to_string());
                 }
                 if let Some((before, earlier)) = channel.runtime.replace((target.clone(), sender)) {
                     target.keep_values_of(&before);
@@ -198,6 +210,7 @@ impl Outbox {
         if has_gone {
             self.report_troubles();
         }
+        changed.iter().for_each(|name| self.send_lost_again(name));
         given_up.into_iter().for_each(|delivery| self.give_up(delivery, GONE.to_owned()));
         removed.iter().for_each(|name| self.forget_values(name));
         self.end_sessions(ended);
@@ -250,79 +263,6 @@ impl Outbox {
         let state = self.state();
         let configured = state.channels.iter().filter_map(|(name, channel)| channel.shown(name));
         configured.collect()
-    }
-
-    /// Sends a test notification and waits for its outcome. It is not stored and not repeated.
-    ///
-    /// # Errors
-    /// If there is no such channel, no plugin for it, or the receiver does not take the notification.
-    pub async fn test(&self, name: &str) -> Result<(), CommandError> {
-        let runtime = self.state().channels.get(name).and_then(|channel| channel.runtime.clone());
-        let Some((target, sender)) = runtime else {
-            return Err(CommandError::Missing(format!("there is no channel {name:?}")));
-        };
-        let kind = &target.config.kind;
-        let sender = sender.ok_or_else(|| CommandError::Conflict(format!("no plugin serves kind {kind}")))?;
-        let parts = &self.0.parts;
-        let (means, now, progress) =
-            ((&*parts.sandbox, &parts.egress), parts.clock.wall(), Arc::new(Collected::default()));
-        let attempt = sandbox::Attempt::first(test_notification(name, now), now, progress.clone());
-        let attempted = sender.send(means, &target, attempt, now).await;
-        self.keep(&target, attempted.stored);
-        match attempted.result {
-            Ok(refused) => {
-                let refused = refused.or_else(|| progress.take().into_iter().find_map(|alert| alert.refused));
-                // It works again: what waits is tried now.
-                if let Some(channel) = self.state().channels.get_mut(name) {
-                    channel.hurry(parts.clock.now());
-                }
-                self.catch_up(parts.clock.now());
-                self.succeeded(name, refused.clone());
-                self.0.wake.notify_one();
-                let failed = |why| Err(CommandError::Conflict(format!("channel {name} delivers in part: {why}")));
-                refused.map_or(Ok(()), failed)
-            }
-            Err(failure) => {
-                self.failed(name, &failure.message, false);
-                Err(CommandError::Conflict(format!("channel {name} does not deliver: {}", failure.message)))
-            }
-        }
-    }
-
-    /// Tries a delivery again: one that waits is tried at once, and one that was given up waits again.
-    ///
-    /// # Errors
-    /// If its channel is not configured any more, or the receiver took it already.
-    pub fn retry(&self, delivery: Delivery) -> Result<(), CommandError> {
-        let (name, number) = (delivery.notification.channel.clone(), delivery.notification.number);
-        let clock = &self.0.parts.clock;
-        let now = clock.now();
-        let renewed = {
-            let mut state = self.state();
-            let channel = state.channels.get_mut(&name).filter(|channel| channel.runtime.is_some());
-            let Some(channel) = channel else {
-                return Err(CommandError::Conflict(format!("there is no channel {name:?} any more")));
-            };
-            if channel.hurry_one(number, now) {
-                None
-            } else if delivery.state == DeliveryState::Delivered {
-                return Err(CommandError::Conflict(format!("notification {number} was delivered already")));
-            } else if delivery.state == DeliveryState::Replaced {
-                return Err(CommandError::Conflict(format!("notification {number} was replaced by later ones")));
-            } else {
-                let waiting = DeliveryState::Waiting;
-                let mut renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
-                // An operator may have corrected the cause of the refusals.
-                renewed.progress.retain(|alert| alert.refused.is_none());
-                channel.queue(renewed.clone(), now, Some(now.after(UNSTORED)));
-                Some(renewed)
-            }
-        };
-        match renewed {
-            Some(renewed) => self.write(renewed, Vec::new()),
-            None => self.0.wake.notify_one(),
-        }
-        Ok(())
     }
 
     /// Sends until the host ends, then waits for the attempts in flight.
@@ -384,7 +324,7 @@ impl Outbox {
         let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
         let failure = match result {
             Ok(refused) => {
-                self.state().channels.get_mut(name).map(Channel::take_handed_over);
+                self.state().channels.get_mut(name).map(Channel::take_withdrawn);
                 // An alert that was refused is lost.
                 if let Some(why) = delivery.refusals() {
                     self.failed(name, &why, true);
@@ -392,6 +332,7 @@ impl Outbox {
                 }
                 let (state, error) = (DeliveryState::Delivered, refused.clone());
                 let done = Delivery { state, next_attempt: None, error, ..delivery };
+                self.state().lost.taken(&done);
                 self.finish(done.clone(), now);
                 self.succeeded(name, refused);
                 return self.write(done, Vec::new());
@@ -399,7 +340,7 @@ impl Outbox {
             Err(failure) => failure,
         };
         let why = failure.message.clone();
-        let Some(delivery) = self.without_handed_over(delivery) else { return self.failed(name, &why, false) };
+        let Some(delivery) = self.without_withdrawn(delivery) else { return self.failed(name, &why, false) };
         let is_first = delivery.attempts == 1;
         if self.state().channels.get(name).is_none_or(|channel| channel.runtime.is_none()) {
             return self.give_up(delivery, GONE.to_owned());
@@ -430,8 +371,12 @@ impl Outbox {
         let event = EventKind::DeliveryFailed { channel: name.clone(), number, is_over: true, message: why.clone() };
         let state = DeliveryState::Undeliverable;
         let over = Delivery { state, next_attempt: None, error: Some(why), ..delivery };
-        if let Some(channel) = self.state().channels.get_mut(&name) {
-            channel.undeliverable += 1;
+        {
+            let mut state = self.state();
+            state.lost.given_up(&over);
+            if let Some(channel) = state.channels.get_mut(&name) {
+                channel.undeliverable += 1;
+            }
         }
         self.finish(over.clone(), self.0.parts.clock.now());
         self.write(over, vec![event]);

@@ -23,6 +23,7 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::ClientId;
+use lettre::transport::smtp::response::Severity;
 use model::{Cause, Failure, FailureCategory, Notification, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use settings::Encryption;
@@ -157,17 +158,25 @@ impl Account {
         }
         let envelope = message.envelope();
         connection.command(Mail::new(envelope.from().cloned(), Vec::new())).await.map_err(broken)?;
-        let (mut is_accepted, mut refused) = (false, None);
+        let (mut is_accepted, mut refused): (_, Option<Error>) = (false, None);
         for recipient in envelope.to() {
             match connection.command(Rcpt::new(recipient.clone(), Vec::new())).await {
                 Ok(_) => is_accepted = true,
                 // The others get the message all the same.
                 Err(error) if error.status().is_some() => {
-                    refused.get_or_insert_with(|| Error::RefusedRecipient {
-                        server: self.name(),
-                        recipient: recipient.to_string(),
-                        why: reason(&error),
-                        is_transient: error.is_transient(),
+                    let (is_temporary, reason) = (error.is_transient(), reason(&error));
+                    refused = Some(match refused {
+                        Some(Error::RefusedRecipient { server, recipient: first, why, is_transient }) => {
+                            let why = format!("{why}, and {recipient}: {reason}");
+                            let is_transient = is_transient && is_temporary;
+                            Error::RefusedRecipient { server, recipient: first, why, is_transient }
+                        }
+                        _ => Error::RefusedRecipient {
+                            server: self.name(),
+                            recipient: recipient.to_string(),
+                            why: reason,
+                            is_transient: is_temporary,
+                        },
                     });
                 }
                 Err(error) => return Err(self.describe(error)),
@@ -177,7 +186,11 @@ impl Account {
             return Err(refused);
         }
         connection.command(Data).await.map_err(broken)?;
-        connection.message(&message.formatted()).await.map_err(broken)?;
+        let answer = connection.message(&message.formatted()).await.map_err(broken)?;
+        if answer.code().severity != Severity::PositiveCompletion {
+            let why = format!("{} at its end", answer.code());
+            return Err(Error::Refused { server: self.name(), why, is_transient: true });
+        }
         // The server has the message: a failure from here on would repeat it.
         let _ = connection.quit().await;
         Ok(refused)

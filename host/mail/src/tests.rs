@@ -210,7 +210,7 @@ async fn smtps_and_a_relay_without_tls_are_served() {
 #[tokio::test]
 async fn each_refusal_is_told_from_a_failure_that_passes() {
     type Case = (&'static [(&'static str, &'static str)], &'static str, FailureCategory, &'static str);
-    let cases: [Case; 10] = [
+    let cases: [Case; 11] = [
         (&[("(connect)", "HTTP/1.1 400 Bad Request")], "protocol", FailureCategory::Transient, "which is not SMTP"),
         (&[("(connect)", "421 busy")], "forbidden", FailureCategory::Transient, "421 busy"),
         (&[("STARTTLS", "502 no")], "tls_missing", FailureCategory::Misconfigured, "does not offer STARTTLS"),
@@ -226,6 +226,7 @@ async fn each_refusal_is_told_from_a_failure_that_passes() {
             "the recipient ops@example.com: 550 no one",
         ),
         (&[(".", "451 greylisted")], "forbidden", FailureCategory::Transient, "451 greylisted"),
+        (&[(".", "354 go on")], "forbidden", FailureCategory::Transient, "354 at its end"),
     ];
     for (instead, code, category, text) in cases {
         let (server, received) = server(Script { instead, ..Script::default() }).await;

@@ -51,6 +51,8 @@ struct Group {
     /// Alerts with news, and when each wants to be notified. The first one takes all with it.
     members: BTreeMap<Subject, Moment>,
     dues: BTreeSet<(Moment, Subject)>,
+    /// The alerts that were in the group before another configuration, until they have joined it again.
+    before: BTreeMap<Subject, Moment>,
     /// When they are notified; without members, when the group is forgotten.
     at: Moment,
     /// The group is not notified before, because of a storm or a full channel.
@@ -61,11 +63,13 @@ struct Group {
 
 impl Group {
     fn new(at: Moment, last: Option<Moment>, interval: Duration) -> Self {
-        Self { members: BTreeMap::new(), dues: BTreeSet::new(), at, postponed: None, last, interval }
+        let (members, before) = (BTreeMap::new(), BTreeMap::new());
+        Self { members, before, dues: BTreeSet::new(), at, postponed: None, last, interval }
     }
 
     /// Adds an alert. One that wants to be notified earlier already stays as it is.
     fn insert(&mut self, subject: &Subject, at: Moment) {
+        let at = self.before.remove(subject).map_or(at, |before| at.min(before));
         match self.members.get(subject) {
             Some(known) if *known <= at => return,
             Some(known) => drop(self.dues.remove(&(*known, subject.clone()))),
@@ -161,10 +165,16 @@ impl Groups {
         let waiting: Vec<_> = self.lanes.values_mut().flat_map(|lane| std::mem::take(&mut lane.waiting)).collect();
         for key in waiting {
             let Some(group) = self.groups.get_mut(&key) else { continue };
+            group.before = group.members.clone();
             group.take();
             let at = group.due(now);
             self.set(&key, at);
         }
+    }
+
+    /// Ends [`Groups::clear`]: an alert that has not joined its group again has no news any more.
+    pub(crate) fn end_clearing(&mut self) {
+        self.groups.values_mut().for_each(|group| group.before.clear());
     }
 
     /// Sets the number of undelivered notifications of a channel.

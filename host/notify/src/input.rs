@@ -205,7 +205,7 @@ pub enum Input<'a> {
     Dismissed(Vec<Subject>),
     /// This host polls the targets of a deployment from now on, of which one device polls at a time.
     TakenOver(TakenOver),
-    /// The channels and alerts of messages that were not sent, because another device may poll their targets.
+    /// The channels and alerts of messages that did not arrive, and are not tried any more.
     NotSent(Vec<(String, Subject)>),
     /// The number of notifications of a channel that are not delivered yet.
     Undelivered(String, usize),
@@ -230,4 +230,6 @@ pub enum Action {
     Suppressed(Subject, Subject),
     /// Send nothing more about the alert with this fingerprint: another device has it.
     HandedOver(String),
+    /// Do not send what waits about the alert with this fingerprint, except its end: an operator has seen it.
+    Withdraw(String),
 }

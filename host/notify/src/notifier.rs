@@ -48,6 +48,8 @@ pub struct Notifier {
     /// Wall clock minus monotonic clock when the silences were last checked, in milliseconds.
     offset: i64,
     targets: BTreeMap<TargetId, Target>,
+    /// The deployments of which this device polls, and whose alerts of the last device it has read.
+    taken_over: BTreeSet<String>,
     needs: Needs,
     cut: Vec<(TargetId, TargetId)>,
     alerts: BTreeMap<Subject, Alert>,
@@ -84,6 +86,7 @@ impl Notifier {
             silence_change: None,
             offset: offset(now),
             targets: BTreeMap::new(),
+            taken_over: BTreeSet::new(),
             needs: Needs::default(),
             cut: Vec::new(),
             alerts: BTreeMap::new(),
@@ -115,6 +118,7 @@ impl Notifier {
     pub fn apply(&mut self, input: Input<'_>, now: Now) {
         match input {
             Input::Settings(settings) => {
+                self.taken_over.retain(|deployment| !settings.standby.contains(deployment));
                 self.settings = settings;
                 self.groups.clear(now.moment);
                 self.alerts.values_mut().for_each(|alert| alert.groups.clear());
@@ -139,6 +143,7 @@ impl Notifier {
         }
         self.pass_time(now);
         self.settle(now);
+        self.groups.end_clearing();
         self.flush(now);
         self.save(now);
     }

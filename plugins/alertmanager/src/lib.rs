@@ -51,9 +51,10 @@ impl Notifier for Alertmanager {
             true => request.header("authorization", format!("Basic {}", http::basic("login"))),
             false => request,
         };
-        request
-            .send()?
-            .confirmed("Alertmanager", |text, answer| text.is_empty() || answer["status"] == "success")
+        let response = request.send()?;
+        let is_ok = response.status() == 200;
+        response
+            .confirmed("Alertmanager", |text, answer| is_ok && text.is_empty() || answer["status"] == "success")
             .map(drop)
     }
 }

@@ -34,9 +34,10 @@ impl Notifier for Discord {
     fn send(_: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let response = http::Request::post_json("", &body(&settings, notification)).send()?;
         let code = serde_json::from_str::<Value>(&response.text()).unwrap_or_default()["code"].as_i64();
-        let result =
-            response.confirmed("Discord", |text, answer| text.is_empty() || answer["id"].is_string()).map(drop);
-        let is_of_operators = code.is_some_and(|code| OF_OPERATORS.contains(&code));
+        let is_of_url = response.is_refused_with(&["webhook_id"]);
+        let is_silent = response.status() == 204;
+        let result = response.confirmed("Discord", |_, answer| is_silent || answer["id"].is_string()).map(drop);
+        let is_of_operators = is_of_url || code.is_some_and(|code| OF_OPERATORS.contains(&code));
         if is_of_operators { result.map_err(CallError::into_misconfigured) } else { result }
     }
 }
@@ -45,7 +46,10 @@ polliwog_sdk::register_notifier!(Discord);
 
 /// Codes of a refusal that an operator can correct: the channel or the webhook is unknown or not permitted, or the
 /// channel is a forum, which needs a thread.
-const OF_OPERATORS: [i64; 8] = [10_003, 10_015, 50_001, 50_013, 220_001, 220_002, 220_003, 220_004];
+const OF_OPERATORS: [i64; 15] = [
+    10_000, 10_003, 10_015, 40_333, 50_001, 50_008, 50_013, 50_024, 50_083, 160_005, 220_001, 220_002, 220_003,
+    220_004, 220_005,
+];
 
 /// The longest title, in characters.
 const TITLE: usize = 256;

@@ -39,11 +39,10 @@ impl Notifier for Gotify {
     fn send(channel: &Endpoint, settings: Settings, notification: &Notification) -> Result<(), CallError> {
         let path = channel.under("message");
         let request = http::Request::post_json(path, &body(&settings, notification));
-        request
-            .header("x-gotify-key", http::secret("token"))
-            .send()?
-            .confirmed("Gotify", |_, answer| answer["id"].is_number())
-            .map(drop)
+        let response = request.header("x-gotify-key", http::secret("token")).send()?;
+        let is_of_token = response.is_refused_with(&["\"errorcode\":401", "\"errorcode\": 401", "token"]);
+        let result = response.confirmed("Gotify", |_, answer| answer["id"].is_number()).map(drop);
+        if is_of_token { result.map_err(CallError::into_misconfigured) } else { result }
     }
 }
 

@@ -200,11 +200,16 @@ struct PageText {
     /// The text in Latin-1, if the body is not UTF-8. The host converts the body from the set that the server declares.
     latin1: Option<String>,
     is_readable: bool,
+    /// Whether its character set was guessed.
+    is_guessed: bool,
 }
 
 /// Beginnings of the names of character sets that the host does not convert to what they mean, and of those the names
 /// that it knows (WHATWG Encoding Standard).
-const UNREAD_SETS: [&str; 5] = ["utf-7", "utf-32", "cp", "ibm", "x-user"];
+const UNREAD_SETS: [&str; 11] =
+    ["utf-7", "utf7", "utf-32", "cp", "ibm", "x-user", "ebcdic", "csebcdic", "utf-ebcdic", "csibm", "iso-10646"];
+/// The characters at the beginning of a text in which it can state its character set (HTML, section 4.2.5.4).
+const PROLOGUE: usize = 1024;
 const READ_SETS: [&str; 5] = ["cp125", "cp819", "cp866", "ibm819", "ibm866"];
 
 impl PageText {
@@ -223,7 +228,14 @@ impl PageText {
         let is_replaced = is_utf8 && !text.is_empty() && text.chars().all(is_lost);
         let is_readable = !(is_replaced || text.contains(is_odd) || set.is_some_and(is_unread));
         let latin1 = (!is_utf8).then(|| body.iter().copied().map(char::from).collect());
-        Self { text, latin1, is_readable }
+        let states = |begin: &str| begin.contains("charset") || begin.contains("encoding=");
+        let begin = || text.chars().take(PROLOGUE).collect::<String>().to_ascii_lowercase();
+        let length = || response.header("content-length")?.trim().parse::<usize>().ok();
+        let is_plain = response.header("content-encoding").is_none();
+        // Without a declaration, the host took it as Latin-1, which made it longer.
+        let is_guessed =
+            set.is_none() && is_plain && length().is_some_and(|length| length < body.len()) && !states(&begin());
+        Self { text, latin1, is_readable, is_guessed }
     }
 
     fn contains(&self, wanted: &str) -> bool {
@@ -232,7 +244,7 @@ impl PageText {
 
     /// Whether a text would be found if it was there.
     fn could_show(&self, wanted: &str) -> bool {
-        self.is_readable && (self.latin1.is_none() || wanted.is_ascii())
+        self.is_readable && (self.latin1.is_none() && !self.is_guessed || wanted.is_ascii())
     }
 }
 

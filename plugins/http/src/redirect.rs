@@ -55,8 +55,9 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answere
         let status = response.status();
         let is_wanted = settings.redirects.is_none() && settings.expects(status);
         let location = response.header("location").filter(|_| (300..400).contains(&status) && !is_wanted && most > 0);
-        let Some(next) = location.map(|location| joined(&hop.url, location)) else {
-            return answered(response, None);
+        let Some(next) = location.map(|location| without_user(joined(&hop.url, location))) else {
+            let way = (!is_first).then(|| format!("after a redirect to {}", shortened(&hop.url)));
+            return answered(response, way);
         };
         // Like browsers: only 307 and 308 repeat the POST.
         let method = match (hop.method, status) {
@@ -100,6 +101,16 @@ fn keeps_secrets(from: &str, to: &str) -> bool {
         name.map(str::to_ascii_lowercase)
     };
     host(from).is_some_and(|from| Some(from) == host(to)) && (to.starts_with("https:") || from.starts_with("http:"))
+}
+
+/// Removes a user and a password from a URL: a server does not choose as whom this host logs in.
+fn without_user(url: String) -> String {
+    let Some(begin) = origin(&url).and_then(|_| url.find("://")).map(|at| at + 3) else { return url };
+    let authority = url[begin..].find(['/', '?', '#']).map_or(url.len(), |end| begin + end);
+    match url[begin..authority].rfind('@') {
+        Some(at) => format!("{}{}", &url[..begin], &url[begin + at + 1..]),
+        None => url,
+    }
 }
 
 /// Shortens a URL for a message.
@@ -225,6 +236,18 @@ mod tests {
             ("http://a/b", "/x\\y\u{1}\u{7f}é\"", "http://a/x/y%01%7Fé\""),
         ] {
             assert_eq!(joined(url, location), expected, "{url} {location}");
+        }
+    }
+
+    #[test]
+    fn a_server_does_not_choose_as_whom_the_host_logs_in() {
+        for (url, expected) in [
+            ("http://admin:pass@a.example/ok?x=@", "http://a.example/ok?x=@"),
+            ("https://a@b@c.example", "https://c.example"),
+            ("http://a.example/x@y", "http://a.example/x@y"),
+            ("mailto:a@b.example", "mailto:a@b.example"),
+        ] {
+            assert_eq!(without_user(url.to_owned()), expected);
         }
     }
 

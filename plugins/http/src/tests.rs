@@ -131,6 +131,23 @@ fn a_text_is_not_missed_because_of_its_character_set() {
 }
 
 #[test]
+fn a_character_set_that_was_guessed_can_hide_a_text() {
+    // The host took six bytes as Latin-1 and made seven of them.
+    for (length, body, unwanted, expected) in [
+        (6, "Z\u{fc}rich", "Ошибка", Status::Unknown),
+        (6, "Z\u{fc}rich", "Fehler", Status::Ok),
+        (6, "Z\u{fc}rich", "Zürich", Status::Critical),
+        (7, "Z\u{fc}rich", "Ошибка", Status::Ok),
+        (30, "<meta charset=latin1>Z\u{fc}rich", "Ошибка", Status::Ok),
+    ] {
+        let headers = format!(r#"[["content-type","text/html"],["content-length","{length}"]]"#);
+        let response = format!(r#""response":{{"status":200,"headers":{headers},"body":"{body}"}}"#);
+        let report = answer(&format!(r#"{{"body_excludes":["{unwanted}"]}}"#), &response);
+        assert_eq!(report.dependencies[1].status, expected, "{length} {body} {unwanted}");
+    }
+}
+
+#[test]
 fn a_missing_answer_is_critical_and_a_wrong_configuration_fails_the_poll() {
     let error = |class: &str, code: &str| {
         format!(r#""error":{{"class":"{class}","code":"{code}","message":"m","retryable":true}}"#)

@@ -12,15 +12,29 @@ const MOST: usize = 64;
 
 pub(crate) fn report(mapping: &Mapping, body: &Node<'_>) -> Result<Report, CallError> {
     let mut found = Reading::default();
+    let mut missing = None;
     for (root, fields) in mapping.parts() {
-        found.read(root, fields, body)?;
+        if let Err(why) = found.read(root, fields, body) {
+            missing.get_or_insert(why);
+        }
+    }
+    if let Some(why) = missing {
+        // A service may show the status of the whole and hide its parts.
+        let overall = mapping.overall.as_ref().and_then(|path| status_at(path, body)?.status);
+        if overall.is_none() || !found.dependencies.is_empty() {
+            return Err(why);
+        }
+        found.warnings.insert(format!("only the status of the whole is known: {}", why.failure().message));
     }
     if let Some(path) = &mapping.overall {
         let overall = found.overall(path, body);
         found.dependencies.push(overall);
     }
-    let Reading { dependencies, warnings, .. } = found;
-    Ok(Report { warnings: warnings.into_iter().collect(), ..dependencies.into_iter().collect() })
+    let Reading { dependencies, warnings, gone, .. } = found;
+    let mut report: Report = dependencies.into_iter().collect();
+    report.warnings = warnings.into_iter().collect();
+    gone.into_iter().for_each(|name| report.remove(name));
+    Ok(report)
 }
 
 fn shape(message: String) -> CallError {
@@ -66,6 +80,8 @@ impl std::fmt::Display for Place<'_> {
 struct Reading {
     dependencies: Vec<Dependency>,
     warnings: BTreeSet<String>,
+    /// Members that say nothing of a status, and may have said so before.
+    gone: Vec<String>,
     /// Whether the elements are at a place of their own, and not the members of the whole body.
     has_root: bool,
 }
@@ -132,10 +148,22 @@ impl Reading {
             let why = format!("it is {}, and not a JSON object", shortened(&value.to_json()));
             return self.dependencies.push(Dependency::unknown(place.name(), why));
         }
+        if let (Place::Key(..), Some(Status::Ok)) = (place, value.as_text().and_then(word)) {
+            // It was reported while its word was another one.
+            return self.dependencies.push(Dependency::ok(place.name()));
+        }
         self.warnings.insert(format!("{place} is skipped: it is not a JSON object"));
-        if tells_of_failure(value, self.has_root) {
+        let is_severe = || match &fields.severity {
+            Some(Severity::Path(_)) if self.has_root => {
+                Found::Value(value).to_js().and_then(|text| severity(&text)).is_some_and(|status| status != Status::Ok)
+            }
+            _ => false,
+        };
+        if tells_of_failure(value, self.has_root) || is_severe() {
             let why = format!("it is {}, and not a JSON object with a status", shortened(&value.to_json()));
             self.dependencies.push(Dependency::unknown(place.name(), why));
+        } else if let (Place::Key(..), false) = (place, value.is_null()) {
+            self.gone.push(place.name());
         }
     }
 
@@ -225,7 +253,7 @@ impl Reading {
     fn overall(&mut self, path: &Path, body: &Node<'_>) -> Dependency {
         let last = path.steps.last().map(|step| step.trim()).filter(|step| !step.is_empty());
         let name = last.unwrap_or("status");
-        let found = worst_of(path, body, &|found| severity(&found.to_js()?));
+        let found = status_at(path, body);
         let shown = found.as_ref().map_or_else(|| "missing".to_owned(), |found| shortened(&found.value.to_json()));
         let dependency = match found.and_then(|found| found.status) {
             Some(Status::Ok) => Dependency::ok(name),
@@ -237,6 +265,11 @@ impl Reading {
         let critical = self.dependencies.iter().filter(|found| found.status == Status::Critical && found.name != name);
         Dependency { runs_on: critical.map(|found| found.name.clone()).take(MOST).collect(), ..dependency }
     }
+}
+
+/// Returns the worst of the values at a path as words or numbers of a severity.
+fn status_at<'n, 'a>(path: &Path, body: &'n Node<'a>) -> Option<Judged<'n, 'a>> {
+    worst_of(path, body, &|found| severity(&found.to_js()?))
 }
 
 /// Explains that there is nothing at a root.
@@ -273,26 +306,50 @@ fn word(text: &str) -> Option<Status> {
 }
 
 /// Words in the texts of services that fail. Not all are statuses of a health endpoint.
-const OF_FAILURE: [&str; 18] = [
+const OF_FAILURE: [&str; 28] = [
     "broken",
     "crashed",
     "dead",
     "degraded",
+    "denied",
     "disconnected",
     "down",
+    "err",
     "error",
+    "expired",
     "fail",
     "failed",
     "failing",
     "failure",
     "inactive",
+    "ko",
     "lost",
+    "major_outage",
+    "nok",
     "offline",
+    "outage",
+    "partial_outage",
     "stopped",
+    "suspended",
+    "timeout",
     "unavailable",
     "unhealthy",
     "unreachable",
 ];
+/// Parts of the messages of programs about a failure.
+const OF_MESSAGES: [&str; 9] = [
+    "cannot connect",
+    "could not",
+    "econn",
+    "exception",
+    "failed to",
+    "refused",
+    "timed out",
+    "unable to",
+    "unreachable",
+];
+/// Words that say so if nothing else is there.
+const ALONE: [&str; 2] = ["no", "unknown"];
 /// The longest text that can be a status, in bytes. Others are addresses and descriptions.
 const LONGEST_STATUS: usize = 32;
 
@@ -306,6 +363,8 @@ fn tells_of_failure(value: &Node<'_>, has_root: bool) -> bool {
                 || (has_root && describes_failure(&text.to_lowercase()))
         }
         Node::Bool(is_ok) => has_root && !is_ok,
+        // A status of HTTP.
+        Node::Number(number) => has_root && number.as_u64().is_some_and(|status| (400..600).contains(&status)),
         Node::List(items) => items.iter().any(|item| match item {
             Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value, has_root)),
             item => tells_of_failure(item, has_root),
@@ -317,7 +376,9 @@ fn tells_of_failure(value: &Node<'_>, has_root: bool) -> bool {
 fn describes_failure(text: &str) -> bool {
     let text = text.trim();
     let is_short = text.len() <= LONGEST_STATUS && !text.starts_with("no ");
-    is_short && (text.starts_with("not ") || text.split_whitespace().any(|word| OF_FAILURE.contains(&word)))
+    let mut words = text.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    let is_word = is_short && (text.starts_with("not ") || words.any(|word| OF_FAILURE.contains(&word)));
+    is_word || ALONE.contains(&text) || OF_MESSAGES.iter().any(|part| text.contains(part))
 }
 
 /// The worst of the values at a path: several, if a key is repeated.

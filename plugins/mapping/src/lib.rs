@@ -28,6 +28,7 @@ mod tree;
 
 use polliwog_sdk::prelude::*;
 use settings::Mapping;
+use tree::Node;
 
 /// The plugin for kind `mapping`.
 pub struct MappingPoller;
@@ -51,8 +52,26 @@ impl Poller for MappingPoller {
             return Err(problem.into());
         }
         let response = http::Request::get_json("", &mapping.headers).send()?;
-        response.report_expecting(&mapping.expected_status, |response| evaluate::report(&mapping, &response.json()?))
+        response.report_expecting(&mapping.expected_status, |response| {
+            let text = response.text();
+            let body = response.json().or_else(|why| word(&mapping, &text).ok_or(why))?;
+            evaluate::report(&mapping, &body)
+        })
     }
+}
+
+/// The longest status that a body can be, in bytes.
+const LONGEST: usize = 64;
+
+/// Returns a body that is a word, as ASP.NET answers. `None` if it has other characters, or the mapping has no use for
+/// a single value.
+fn word<'a>(mapping: &Mapping, body: &'a str) -> Option<Node<'a>> {
+    let body = body.trim();
+    let is_word =
+        !body.is_empty() && body.len() <= LONGEST && body.chars().all(|c| c.is_alphanumeric() || "_- ".contains(c));
+    let mut parts = mapping.parts();
+    let is_used = is_word && parts.any(|(root, fields)| root.is_empty() && fields.use_values());
+    is_used.then(|| Node::Text(body.into()))
 }
 
 polliwog_sdk::register!(MappingPoller);

@@ -227,7 +227,6 @@ fn every_element_keeps_its_status() {
     for (part, expected) in [
         ("\"DOWN\"", "api=ok x=unknown"),
         ("\"degraded\"", "api=ok x=unknown"),
-        ("\"UP\"", "api=ok"),
         ("\"1.2.3\"", "api=ok"),
         ("\"CRASHED\"", "api=ok"),
         ("\"not ok\"", "api=ok"),
@@ -245,6 +244,11 @@ fn every_element_keeps_its_status() {
         let (found, warnings) = outline(by_key, &format!(r#"{{"api":{{"v":"UP"}},"x":{part}}}"#));
         assert_eq!((found.as_str(), warnings.len()), (expected, 1), "{part}");
     }
+    // It is ok again after another word.
+    assert_eq!(outline(by_key, r#"{"api":{"v":"UP"},"x":"UP"}"#), ("api=ok x=ok".to_owned(), Vec::new()));
+    let report =
+        poll::<MappingPoller>(Recording::of_body(r#"{"api":{"v":"UP"},"x":"1.2.3"}"#), target(by_key)).unwrap();
+    assert_eq!(report.gone, ["x"], "it may have said something else before");
 }
 
 #[test]

@@ -50,10 +50,27 @@ impl Notifier for Matrix {
         let wait = wait.filter(|_| response.status() == 429).map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
         let is_taken = |answer: &Value| answer["event_id"].as_str().is_some_and(|id| !id.is_empty());
         let later = |failure: Failure| Failure { retry_after_ms: failure.retry_after_ms.max(wait), ..failure };
+        let (is_of_operators, is_busy) =
+            (response.is_refused_with(&OF_OPERATORS), response.is_refused_with(&["m_limit_exceeded"]));
         let confirmed = response.confirmed("a Matrix server", |_, answer| is_taken(answer));
-        confirmed.map(drop).map_err(|error| error.map(later))
+        confirmed.map(drop).map_err(|error| match error.map(later) {
+            error if is_busy => CallError::Transient(error.failure().clone()),
+            error if is_of_operators => error.into_misconfigured(),
+            error => error,
+        })
     }
 }
+
+/// Codes and phrases of a refusal that an operator can correct: the room, the account or its token.
+const OF_OPERATORS: [&str; 7] = [
+    "m_guest_access_forbidden",
+    "m_missing_token",
+    "m_unrecognized",
+    "m_user_locked",
+    "not legal room",
+    "room id",
+    "room is not known",
+];
 
 polliwog_sdk::register_notifier!(Matrix);
 

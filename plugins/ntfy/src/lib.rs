@@ -49,7 +49,10 @@ impl Notifier for Ntfy {
         // An event of another sort has an id as well.
         let is_message = |answer: &Value| answer["event"].as_str().is_none_or(|event| event == "message");
         let has_id = |answer: &Value| answer["id"].as_str().is_some_and(|id| !id.is_empty());
-        request.send()?.confirmed("ntfy", |_, answer| has_id(answer) && is_message(answer)).map(drop)
+        let response = request.send()?;
+        let is_of_operators = response.is_refused_with(&["topic invalid", "topic name", "40009", "40010"]);
+        let result = response.confirmed("ntfy", |_, answer| has_id(answer) && is_message(answer)).map(drop);
+        if is_of_operators { result.map_err(CallError::into_misconfigured) } else { result }
     }
 }
 

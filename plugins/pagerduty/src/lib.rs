@@ -55,18 +55,26 @@ fn send(path: &str, alert: &Alert) -> Result<(), CallError> {
     Ok(())
 }
 
+/// Phrases of a refusal because of the key, or of what it belongs to.
+const OF_KEYS: [&str; 5] = ["routing key", "routing_key", "routing-key", "integration key", "service is disabled"];
+
 /// Fails if an event was not taken. A wrong routing key can be corrected; other events that are refused cannot.
 fn taken(response: http::Response) -> Result<(), CallError> {
-    if response.status() == 400 && response.text().to_lowercase().replace('_', " ").contains("routing key") {
+    if response.status() == 400 && response.is_refused_with(&OF_KEYS) {
         let said = response.first_words().map_or_else(String::new, |words| format!(" ({words})"));
         let message = format!("PagerDuty refuses the routing key{said}: check the secret routing_key of the channel");
         return Err(CallError::misconfigured("wrong_key", message));
     }
     // The status 202 alone says it; only what answers instead of PagerDuty would send a page or a refusal with it.
     let is_accepted = response.status() == 202 && !response.is_page();
-    let is_refusal = |answer: &Value| answer["status"].as_str().is_some_and(|status| status.starts_with("invalid"));
-    let is_taken = |answer: &Value| answer["status"] == "success" || (is_accepted && !is_refusal(answer));
-    response.confirmed("PagerDuty", |_, answer| is_taken(answer)).map(drop)
+    let is_bad = |status: &str| ["invalid", "error", "fail", "throttle"].iter().any(|word| status.contains(word));
+    let is_refusal = |answer: &Value| {
+        answer["status"].as_str().is_some_and(is_bad) || answer.get("error").is_some() || !answer.is_object()
+    };
+    let is_taken = |text: &str, answer: &Value| {
+        answer["status"] == "success" || is_accepted && (text.is_empty() || !is_refusal(answer))
+    };
+    response.confirmed("PagerDuty", is_taken).map(drop)
 }
 
 polliwog_sdk::register_notifier!(PagerDuty);

@@ -122,7 +122,15 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
     let list = answer.map(|answer| answer.list::<Usage>(&mut context.diagnostics));
     match list {
         Some(Ok(list)) => {
-            return list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect();
+            let mut usages = Usages::new();
+            for usage in list {
+                let Some(Text(name)) = usage.store.get().cloned() else { continue };
+                let is_worse = |known: &Usage| rank(known) >= rank(&usage);
+                if !usages.get(&name).is_some_and(|known| known.as_ref().is_ok_and(is_worse)) {
+                    usages.insert(name, Ok(usage));
+                }
+            }
+            return usages;
         }
         Some(Err(error)) if error.no_answer => context.checked(HUNG, SINGLY),
         // A datastore whose disk fails makes the list of all fail.
@@ -143,6 +151,13 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
             .map(|name| (name.clone(), Err(Error::backing_off(backoff::reason(context, name).unwrap_or_default())))),
     );
     usages
+}
+
+/// How bad a usage is, where a datastore is listed twice: the worse counts.
+fn rank(usage: &Usage) -> (bool, u64) {
+    let number = |field: &Field<Number>| field.get().map(|Number(number)| *number);
+    let share = number(&usage.used).zip(number(&usage.total)).and_then(|(used, total)| percent(used, total));
+    (usage.error != Field::Absent, share.map_or(101, |share| share as u64))
 }
 
 struct Verdict {

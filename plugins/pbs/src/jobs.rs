@@ -8,6 +8,9 @@ use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, item, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
+const DAY: f64 = 24.0 * 3600.0;
+/// No job is due later than this from now on: a time in milliseconds is. Seconds.
+const LATEST: f64 = 400.0 * DAY;
 /// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "jobs";
@@ -243,6 +246,16 @@ fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option
     // A job that is running is not late.
     if state.is_none() {
         return (Status::Ok, None);
+    }
+    if ended_at.is_none() {
+        return (Status::Unknown, Some("the server does not report when it last ran".to_owned()));
+    }
+    let next = next.filter(|next| next - now < LATEST);
+    if next.is_none() && job.schedule != Field::Absent && ended_at.is_some_and(|at| now - at > DAY) {
+        return (
+            Status::Unknown,
+            Some(format!("the server does not report when it is due; its last run{when} was fine")),
+        );
     }
     let (status, limit) = context.settings.jobs.age().evaluate(ended_at.map_or(0.0, |at| (now - at) / 3600.0));
     let old = (status, (status != Status::Ok).then(|| format!("its last run{when} is more than {limit} hours ago")));

@@ -80,8 +80,13 @@ fn clamav(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdi
         let says = |field: &Field<Text>| field.get().is_some_and(|Text(word)| word.starts_with("daily"));
         says(&database.kind) || says(&database.name)
     };
-    let built = databases.iter().find(daily).and_then(|daily| daily.build_time.get());
-    let Some(at) = built.and_then(|Text(text)| built_at(text)) else {
+    let built = databases.iter().filter(daily).map(|daily| daily.build_time.get());
+    let times: Option<Vec<f64>> = built.map(|built| built.and_then(|Text(text)| built_at(text))).collect();
+    // Of several, the oldest counts, and one that is in the future.
+    let oldest = |times: Vec<f64>| {
+        times.into_iter().reduce(|one, other| if one > context.seconds() { one } else { one.min(other) })
+    };
+    let Some(at) = times.and_then(oldest) else {
         return Ok((Status::Unknown, Some(format!("{node} does not report how old its daily signatures are"))));
     };
     if let Some(verdict) = context.future(at, &format!("the build of the daily signatures of {node}")) {

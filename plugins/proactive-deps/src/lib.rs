@@ -112,7 +112,6 @@ impl<'a> Item<'a> {
 #[cfg_attr(not(target_family = "wasm"), expect(clippy::large_enum_variant, reason = "nearly all elements are items"))]
 enum Element<'a> {
     Item(Item<'a>),
-    Nothing,
     /// Another value than an object.
     Odd,
 }
@@ -146,7 +145,7 @@ impl<'de> Visitor<'de> for AnyElement {
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Element::Nothing)
+        Ok(Element::Odd)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
@@ -176,7 +175,6 @@ fn read(elements: Vec<Element<'_>>) -> Report {
     for (index, element) in elements.into_iter().enumerate() {
         let dependency = match element {
             Element::Item(item) => dependency(index, &item, &mut report.warnings),
-            Element::Nothing => continue,
             Element::Odd => Dependency::unknown(place(index), "it is not a JSON object"),
         };
         report.dependencies.push(dependency);
@@ -397,7 +395,7 @@ mod tests {
             (found.dependencies.iter()).map(|found| format!("{}={}", found.name, found.status.as_str())).collect();
         assert_eq!(
             outline.join(" "),
-            "item 1=unknown item 3=critical item 4=ok 7=critical b=unknown c=unknown item 8=ok item 9=unknown e=critical \
+            "item 1=unknown item 2=unknown item 3=critical item 4=ok 7=critical b=unknown c=unknown item 8=ok item 9=unknown e=critical \
              f=ok good=ok"
         );
         assert_eq!(found.warnings.len(), 6, "{:?}", found.warnings);

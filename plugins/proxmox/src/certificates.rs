@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 const DAY: f64 = 24.0 * 3600.0;
+/// No certificate is valid for longer. Seconds.
+const LONGEST: f64 = 200.0 * 365.0 * DAY;
 
 /// When a certificate is about to expire.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -53,16 +55,24 @@ pub fn certificates<S, M: PluginMemory>(
     answer: Answer,
 ) -> Result<Dependency, Error> {
     let entries: Vec<Entry> = answer.list(&mut context.diagnostics)?;
-    let (mut ends, mut early) = (Vec::<(f64, String)>::new(), None);
+    let (mut ends, mut doubt) = (Vec::<(f64, String)>::new(), (Status::Ok, None));
     for entry in &entries {
         let file = entry.filename.get().map_or_else(|| "a certificate".to_owned(), |Text(file)| file.clone());
         let end = context.diagnostics.number(&entry.notafter, || format!("notafter of {file}"));
         let start = context.diagnostics.number(&entry.notbefore, || format!("notbefore of {file}"));
-        early = early.or_else(|| context.future(start?, &format!("the beginning of {file}")));
-        ends.extend(end.map(|end| (end, file)));
+        let early = start.and_then(|start| context.future(start, &format!("the beginning of {file}")));
+        doubt = worse(doubt, early.unwrap_or((Status::Ok, None)));
+        // A time in milliseconds is beyond this.
+        match end.filter(|end| (1.0..context.seconds() + LONGEST).contains(end)) {
+            Some(end) => ends.push((end, file)),
+            None => {
+                let why = format!("it is not reported when {file} expires");
+                doubt = worse(doubt, (Status::Unknown, Some(why)));
+            }
+        }
     }
     let dependency = certificate(context, naming, limits, ends);
-    let (status, why) = worse((dependency.status, dependency.error_message), early.unwrap_or((Status::Ok, None)));
+    let (status, why) = worse((dependency.status, dependency.error_message), doubt);
     Ok(Dependency { status, error_message: why, ..dependency })
 }
 

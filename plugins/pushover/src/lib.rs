@@ -57,7 +57,14 @@ polliwog_sdk::register_notifier!(Pushover);
 fn taken(response: http::Response) -> Result<(), CallError> {
     let answer: Value = serde_json::from_str(&response.text()).unwrap_or_default();
     let places = [("token", "the secret token"), ("user", "the secret user"), ("device", "the setting devices")];
-    let wrong = places.into_iter().find(|(key, _)| answer[*key] == "invalid" && answer["status"] != 1);
+    let of_key = |key: &str| {
+        answer["errors"].as_array().is_some_and(|errors| {
+            let begins = [key.to_owned(), format!("application {key}"), format!("{key} name")];
+            errors.iter().filter_map(Value::as_str).any(|error| begins.iter().any(|begin| error.starts_with(begin)))
+        })
+    };
+    let is_wrong = |key: &str| answer["status"] != 1 && (answer[key].is_string() || of_key(key));
+    let wrong = places.into_iter().find(|(key, _)| is_wrong(key));
     if let Some((key, place)) = wrong {
         let said = response.first_words().map_or_else(String::new, |words| format!(" ({words})"));
         let message = format!("Pushover refuses the {key}{said}: check {place} of the channel");

@@ -9,7 +9,9 @@ use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
 use proxmox::{Error, ErrorClass, Expiring, Part, evaluated};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 const PART: Part<'_> = ("ceph", &["ceph/"]);
@@ -23,7 +25,9 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Ceph {
+    #[serde(deserialize_with = "health")]
     health: Health,
+    #[serde(deserialize_with = "or_default")]
     osdmap: Osds,
 }
 
@@ -31,15 +35,43 @@ struct Ceph {
 #[serde(default)]
 struct Health {
     status: Field<Text>,
+    #[serde(deserialize_with = "or_default")]
     checks: SortedMap<String, Check>,
 }
 
+/// A check. One that is no object is unknown.
+#[derive(Default)]
+struct Check(CheckFields);
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Check {
+struct CheckFields {
     severity: Field<Text>,
+    #[serde(deserialize_with = "or_default")]
     summary: Summary,
     muted: Field<Flag>,
+}
+
+impl<'de> Deserialize<'de> for Check {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        or_default(deserializer).map(Self)
+    }
+}
+
+/// Reads a value. One of another shape has no field, so that it does not hide the others.
+fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
+}
+
+/// Reads a health. Older versions have its status alone.
+fn health<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Health, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    let status = |status| Health { status, ..Health::default() };
+    Ok(match raw.get().starts_with('"') {
+        true => serde_json::from_str(raw.get()).map(status).unwrap_or_default(),
+        false => serde_json::from_str(raw.get()).unwrap_or_default(),
+    })
 }
 
 #[derive(Default, Deserialize)]
@@ -157,7 +189,7 @@ fn overall(health: &Health) -> (Status, Option<String>) {
     }
 }
 
-fn one(name: &str, check: &Check) -> Dependency {
+fn one(name: &str, Check(check): &Check) -> Dependency {
     let said = check.summary.message.get().map_or_else(|| name.to_owned(), |Text(message)| message.clone());
     let muted = check.muted.get().is_some_and(|Flag(muted)| *muted);
     let dependency = format!("ceph/{name}");

@@ -40,7 +40,13 @@ impl Cluster {
         let mut cluster = Self::default();
         for entry in entries {
             match (entry.kind.get(), entry.name.get()) {
-                (Some(Text(kind)), _) if kind == "cluster" => cluster.itself = Some(entry),
+                (Some(Text(kind)), _) if kind == "cluster" => {
+                    // Of two, the one without quorum counts.
+                    let is_worse = |known: &Entry| known.quorate != Field::Is(Flag(false));
+                    if cluster.itself.as_ref().is_none_or(is_worse) {
+                        cluster.itself = Some(entry);
+                    }
+                }
                 (Some(Text(kind)), Some(Text(name))) if kind == "node" => {
                     if entry.local.get().is_some_and(|Flag(local)| *local) {
                         cluster.local = Some(name.clone());
@@ -48,7 +54,14 @@ impl Cluster {
                     let number = entry.nodeid.get().map(|Number(number)| number.to_string()).unwrap_or_default();
                     let level = entry.level.get().map(|Text(level)| level.clone()).unwrap_or_default();
                     cluster.labels.push([name.clone(), number, level]);
-                    cluster.online.insert(name.clone(), entry.online.get().map(|Flag(online)| *online));
+                    let online = entry.online.get().map(|Flag(online)| *online);
+                    // Of two with one name, the one that is offline counts.
+                    let known = cluster.online.get(name).copied();
+                    let online = match known {
+                        Some(known) if known == Some(false) || online == Some(true) => known,
+                        _ => online,
+                    };
+                    cluster.online.insert(name.clone(), online);
                 }
                 _ => {}
             }

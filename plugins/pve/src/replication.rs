@@ -14,6 +14,9 @@ use std::time::Duration;
 const PART: Part<'_> = ("replication", &["replication/"]);
 /// No job is due before this time. Seconds since 1970.
 const EARLIEST: f64 = 1e9;
+const DAY: f64 = 24.0 * 3600.0;
+/// No job is due later than this from now on: a time in milliseconds is. Seconds.
+const LATEST: f64 = 400.0 * DAY;
 /// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 
@@ -140,13 +143,20 @@ fn one(
                 unknown(format!("it cannot be checked: the guest's node {node} is not online"))
             }
             Some(node) => match sources.answers.get(node) {
-                Some(Ok(jobs)) => match jobs.iter().find(|found| found.id() == Some(id)) {
-                    Some(job) => {
-                        let (verdict, synced) = evaluate(context, id, job);
-                        (evaluated(name.as_str(), "pve-replication", verdict), synced)
+                Some(Ok(jobs)) => {
+                    let found = jobs.iter().filter(|found| found.id() == Some(id));
+                    let verdicts: Vec<_> = found.map(|job| evaluate(context, id, job)).collect();
+                    if verdicts.len() > 1 {
+                        context.diagnostics.add(|| format!("{node} lists the job {id} twice: the worse counts"));
                     }
-                    None => unknown(format!("{node} does not know this job yet")),
-                },
+                    match verdicts
+                        .into_iter()
+                        .reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other })
+                    {
+                        Some((verdict, synced)) => (evaluated(name.as_str(), "pve-replication", verdict), synced),
+                        None => unknown(format!("{node} does not know this job yet")),
+                    }
+                }
                 Some(Err(why)) => unknown(format!("{node} could not be asked: {why}")),
                 None => unknown(format!("{node} was not asked: {}", backing_off(context, node).unwrap_or_default())),
             },
@@ -182,8 +192,13 @@ fn evaluate(context: &mut PollContext, id: &str, job: &Job) -> (Verdict, Option<
     } else if let Some(last) = last {
         // It is computed from the last try, and is in 1970 for a job that was never tried or is to run at once
         // (pve-manager: PVE/ReplicationState.pm, job_status).
-        let due = next.filter(|next| *next > EARLIEST).unwrap_or(now);
+        let due = next.filter(|next| *next > EARLIEST && next - now < LATEST);
         let runs = job.pid.get().is_some();
+        if due.is_none() && !runs && last > 0.0 && now - last > DAY {
+            let why = format!("its node does not report when it is due; {synced}");
+            return ((Status::Unknown, Some(why)), Some(synced));
+        }
+        let due = due.unwrap_or(now);
         match limits.evaluate((now - due) / 60.0) {
             // The first run copies everything and may take long.
             (Status::Ok, _) if last == 0.0 && !runs => (Status::Warning, Some("it has not run yet".to_owned())),

@@ -298,9 +298,15 @@ impl<'a> Resource<'a> {
     }
 
     fn storage(self, diagnostics: &mut Diagnostics) -> Option<Storage> {
-        let (Some(name), Some(node)) =
-            (self.text(&self.storage, "storage", diagnostics), self.text(&self.node, "node", diagnostics))
-        else {
+        // The id is `storage/NODE/NAME`.
+        let of_id = |place: usize| {
+            let BorrowedText(id) = self.id.get()?;
+            let part = id.split('/').nth(place).filter(|part| !part.is_empty())?;
+            Some(Cow::<str>::Owned(part.to_owned()))
+        };
+        let name = self.text(&self.storage, "storage", diagnostics).or_else(|| of_id(2));
+        let node = self.text(&self.node, "node", diagnostics).or_else(|| of_id(1));
+        let (Some(name), Some(node)) = (name, node) else {
             diagnostics.add(|| format!("{} has no name or no node: it is skipped", self.shown()));
             return None;
         };

@@ -98,13 +98,32 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
             // Another request would make it worse if a mount hangs.
             back_off(context, node, why);
         }
-        let seen = entries
-            .map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut context.diagnostics)).collect());
+        let seen = entries.map(|entries| {
+            let mut worst: SortedMap<String, Option<Seen>> = SortedMap::new();
+            for (name, seen) in entries.iter().filter_map(|entry| entry.seen(node, &mut context.diagnostics)) {
+                // Of two with one name, the worse counts.
+                let is_worse = worst.get(&name).is_none_or(|known| rank(&seen) > rank(known));
+                if is_worse {
+                    worst.insert(name, seen);
+                }
+            }
+            worst
+        });
         ((*node).clone(), seen)
     };
     let answered: Asked = asked.iter().zip(replies).map(read).collect();
     let why = |node: &String| Some((node.clone(), Err(backing_off(context, node)?)));
     answered.into_iter().chain(not.into_iter().filter_map(why)).collect()
+}
+
+/// How bad a state is; `None` is a storage that is disabled.
+fn rank(seen: &Option<Seen>) -> (u8, u64) {
+    match seen {
+        None => (0, 0),
+        Some(Seen::Active(size)) => (1, size.and_then(|(used, total)| percent(used, total)).unwrap_or_default() as u64),
+        Some(Seen::Unknown(_)) => (2, 0),
+        Some(Seen::Inactive) => (3, 0),
+    }
 }
 
 impl Entry {

@@ -78,13 +78,18 @@ const OF_OPERATORS: [&str; 20] = [
 ];
 
 /// Phrases of the reasons of Mattermost and Rocket.Chat for such a refusal, in lower case.
-const PHRASES: [&str; 6] = [
-    "couldn't find the channel",
-    "could not find the channel",
+const PHRASES: [&str; 11] = [
+    "couldn't find the",
+    "could not find the",
     "invalid webhook",
-    "channel archived",
-    "archived channel",
-    "channel is archived",
+    "invalid-channel",
+    "invalid integration",
+    "archived",
+    "deleted channel",
+    "not permitted",
+    "permission",
+    "restricted",
+    "unauthorized",
 ];
 
 /// Fails if an answer, whatever its status is, says that the message was not taken: a word alone or `{"ok": false,
@@ -95,7 +100,8 @@ fn refused(status: u16, answer: &str) -> Result<(), CallError> {
     let lower = reason.to_lowercase();
     // A successful answer may repeat the message.
     let is_refusal = !(200..300).contains(&status) || json["ok"] == json!(false) || json["success"] == json!(false);
-    let is_known = is_refusal && PHRASES.iter().any(|phrase| lower.contains(phrase));
+    let is_of_access = json.is_object() && matches!(status, 401..=405 | 410);
+    let is_known = is_refusal && (is_of_access || PHRASES.iter().any(|phrase| lower.contains(phrase)));
     let why = match answer.trim() {
         word if OF_OPERATORS.contains(&word) => word,
         _ if is_known => reason,
@@ -119,11 +125,19 @@ const LONGEST: usize = 3500;
 /// from targets: an invisible character after the `@` keeps them from notifying a group.
 fn escaped(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    GROUPS.iter().fold(escaped, |text, group| text.replace(&format!("@{group}"), &format!("@\u{200b}{group}")))
+    let mut parts = escaped.split('@');
+    let mut safe = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let lower: String = part.chars().take(LONGEST_GROUP).collect::<String>().to_ascii_lowercase();
+        safe.push_str(if GROUPS.iter().any(|group| lower.starts_with(group)) { "@\u{200b}" } else { "@" });
+        safe.push_str(part);
+    }
+    safe
 }
 
 /// The words by which a message notifies a group.
 const GROUPS: [&str; 4] = ["channel", "all", "here", "everyone"];
+const LONGEST_GROUP: usize = 8;
 
 fn body(settings: &Settings, notification: &Notification) -> Value {
     let message = Message::of(notification);

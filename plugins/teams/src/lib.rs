@@ -38,7 +38,14 @@ impl Notifier for Teams {
 polliwog_sdk::register_notifier!(Teams);
 
 /// Codes of a refusal with status 400 that an operator can correct: the workflow is off or gone, or its URL is wrong.
-const OF_OPERATORS: [&str; 6] = [
+const OF_OPERATORS: [&str; 13] = [
+    "apiversionparameter",
+    "connector configuration not found",
+    "environmentdisabled",
+    "flowsuspended",
+    "invalid webhook",
+    "invalidauthenticationtoken",
+    "workflowdisabled",
     "triggerisnotenabled",
     "triggernotenabled",
     "workflownotfound",
@@ -54,15 +61,16 @@ fn taken(response: http::Response) -> Result<(), CallError> {
     if let Some(failure) = behind(&text) {
         return Err(failure);
     }
-    let is_of_operator = response.status() == 400 && OF_OPERATORS.iter().any(|code| text.contains(code));
-    let is_card = response.status() == 202 && !response.is_page();
-    let result = response.confirmed("Microsoft Teams", |text, _| is_card || text.is_empty() || text == "1").map(drop);
+    let is_of_operator = response.is_refused_with(&OF_OPERATORS);
+    let is_card = response.status() == 202 && !response.is_page() && !text.contains("\"error\"");
+    let result = response.confirmed("Microsoft Teams", |text, _| is_card || text == "1").map(drop);
     if is_of_operator { result.map_err(CallError::into_misconfigured) } else { result }
 }
 
 /// Returns the failure that an answer describes in a sentence ("… delivery failed with error: … HTTP error 429 …").
 fn behind(text: &str) -> Option<CallError> {
-    let (_, rest) = text.split_once("http error ").filter(|_| text.contains("delivery failed"))?;
+    let is_failure = text.contains("delivery failed") || text.contains("endpoint returned");
+    let (_, rest) = text.split_once("http error ").filter(|_| is_failure)?;
     let status = rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse::<u16>().ok());
     let message = format!("Microsoft Teams did not take the card: HTTP error {}", status.unwrap_or_default());
     Some(match status {

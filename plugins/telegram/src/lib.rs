@@ -43,7 +43,7 @@ impl Notifier for Telegram {
         let body = body(&settings, notification);
         let path = channel.under(&format!("bot{}/sendMessage", http::secret("token")));
         let response = http::Request::post_json(path, &body).send()?;
-        answered(&response.text())?;
+        answered(response.status(), &response.text())?;
         response.confirmed("Telegram", |_, answer| answer["ok"] == true).map(drop)
     }
 }
@@ -70,7 +70,18 @@ struct Parameters {
 
 /// Descriptions of a refusal with status 400 that an operator can correct: the chat, its topic or the rights of the
 /// bot.
-const OF_OPERATORS: [&str; 17] = [
+const OF_OPERATORS: [&str; 28] = [
+    "admin_required",
+    "channel_private",
+    "chat is not a forum",
+    "chat was deleted",
+    "chat was deactivated",
+    "chat_id_invalid",
+    "forbidden",
+    "no write access",
+    "topic must be specified",
+    "user is deactivated",
+    "user_banned",
     "chat not found",
     "chat_id is empty",
     "upgraded to a supergroup",
@@ -91,10 +102,13 @@ const OF_OPERATORS: [&str; 17] = [
 ];
 
 /// Fails if the API says that it did not take the message.
-fn answered(text: &str) -> Result<(), CallError> {
-    let Ok(answer) = serde_json::from_str::<Answer>(text) else { return Ok(()) };
+fn answered(status: u16, text: &str) -> Result<(), CallError> {
+    let Ok(mut answer) = serde_json::from_str::<Answer>(text) else { return Ok(()) };
     if answer.ok {
         return Ok(());
+    }
+    if answer.error_code == 0 {
+        answer.error_code = status;
     }
     let moved = answer.parameters.migrate_to_chat_id.map(|chat| format!(": set chat to {chat}")).unwrap_or_default();
     let message = format!("Telegram did not take the message: {} ({}){moved}", answer.description, answer.error_code);
@@ -110,7 +124,7 @@ fn answered(text: &str) -> Result<(), CallError> {
     let is_known = OF_OPERATORS.iter().any(|known| description.contains(known));
     Err(match answer.error_code {
         429 | 500.. => CallError::Transient(failure),
-        401 | 403 | 404 => CallError::Misconfigured(failure),
+        200..=299 | 401 | 403..=405 | 409 => CallError::Misconfigured(failure),
         _ if is_known || !moved.is_empty() => CallError::Misconfigured(failure),
         _ => CallError::Permanent(failure),
     })
@@ -164,17 +178,20 @@ mod tests {
 
     #[test]
     fn an_error_in_an_answer_is_a_failure_with_the_delay_that_it_requests() {
-        assert!(answered(r#"{"ok":true,"result":{}}"#).is_ok() && answered("<html>").is_ok());
+        assert!(answered(200, r#"{"ok":true,"result":{}}"#).is_ok() && answered(200, "<html>").is_ok());
         let late = r#"{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":7}}"#;
-        let error = answered(late).unwrap_err();
+        let error = answered(429, late).unwrap_err();
         assert!(matches!(&error, CallError::Transient(failure) if failure.retry_after_ms == Some(7000)), "{error:?}");
         let gone = r#"{"ok":false,"error_code":403,"description":"Forbidden: bot was blocked by the user"}"#;
         assert!(
-            matches!(answered(gone), Err(CallError::Misconfigured(failure)) if failure.message.contains("blocked"))
+            matches!(answered(403, gone), Err(CallError::Misconfigured(failure)) if failure.message.contains("blocked"))
         );
         let refused = |description: &str, more: &str| {
-            answered(&format!(r#"{{"ok":false,"error_code":400,"description":"Bad Request: {description}"{more}}}"#))
-                .unwrap_err()
+            answered(
+                400,
+                &format!(r#"{{"ok":false,"error_code":400,"description":"Bad Request: {description}"{more}}}"#),
+            )
+            .unwrap_err()
         };
         let moved =
             refused("group chat was upgraded to a supergroup chat", r#","parameters":{"migrate_to_chat_id":-1007}"#);

@@ -44,7 +44,7 @@ impl Notifier for Webhook {
     };
 
     fn check(settings: &Settings) -> Vec<SettingsProblem> {
-        let template = settings.template.as_deref().map(|template| rendered(template, &example()));
+        let template = settings.template.as_deref().map(|template| usable(template, settings.kind(), &example()));
         let mut problems: Vec<SettingsProblem> = template.and_then(Result::err).into_iter().collect();
         if settings.content_type.is_some() && settings.template.is_none() {
             let message = "it belongs to a template: without one, the body is JSON";
@@ -59,13 +59,8 @@ impl Notifier for Webhook {
         let request = match &settings.template {
             None => http::Request::post_json("", &body),
             Some(template) => {
-                let kind = settings.content_type.as_deref().unwrap_or("text/plain; charset=utf-8");
-                let is_empty = SettingsProblem::at("/template", "it renders nothing for this notification");
-                let text = rendered(template, &body).and_then(|text| match text.trim() {
-                    "" => Err(is_empty),
-                    _ => Ok(text),
-                });
-                let text = text.unwrap_or_else(|problem| {
+                let kind = settings.kind();
+                let text = usable(template, kind, &body).unwrap_or_else(|problem| {
                     log::warn!("the default text is sent: {}", problem.sentence());
                     default_text(kind, &body)
                 });
@@ -84,6 +79,26 @@ impl Notifier for Webhook {
 
 polliwog_sdk::register_notifier!(Webhook);
 
+impl Settings {
+    /// The content type of the template's text.
+    fn kind(&self) -> &str {
+        self.content_type.as_deref().unwrap_or("text/plain; charset=utf-8")
+    }
+}
+
+/// Returns the text of a template if a receiver can use it: it is not empty, and JSON if it is declared as such.
+fn usable(template: &str, kind: &str, body: &Value) -> Result<String, SettingsProblem> {
+    let text = rendered(template, body)?;
+    let why = if text.trim().is_empty() {
+        "it renders nothing for this notification"
+    } else if kind.contains("json") && serde_json::from_str::<Value>(&text).is_err() {
+        "it renders a text that is not JSON, which content_type says: write {{ title | tojson }} without quotes"
+    } else {
+        return Ok(text);
+    };
+    Err(SettingsProblem::at("/template", why))
+}
+
 /// The text for a notification that its template cannot render. What it says is more important than its form.
 fn default_text(content_type: &str, body: &Value) -> String {
     let (title, text) = (&body["title"], &body["text"]);
@@ -97,23 +112,31 @@ fn default_text(content_type: &str, body: &Value) -> String {
 fn example() -> Value {
     let alert = json!({
         "fingerprint": "5f2a", "event": "firing", "status": "critical", "class": "dependency", "targetId": "shop",
-        "targetName": "Shop", "kind": "http", "dependency": "db", "title": "Database", "summary": "connection refused",
+        "targetName": "Shop", "kind": "http", "dependency": "db", "title": "Database \"main\"", "summary": "refused: \"db\"",
         "since": 1, "resolvedAt": 2, "labels": {}, "link": "http://localhost/", "objectLink": "http://localhost/", "suppresses": 0,
     });
     json!({
-        "id": "1", "title": "Critical: Database", "text": "connection refused", "status": "critical",
+        "id": "1", "title": "Critical: Database \"main\"", "text": "refused: \"db\"\nfor 12 min", "status": "critical",
         "link": "http://localhost/", "omitted": 0, "group": {}, "alerts": [alert],
     })
 }
 
+/// The steps that a template may take: a notification of 100 alerts takes some ten thousand.
+const FUEL: u64 = 300_000;
+/// The largest body in bytes. The host takes no request with more than 1 MiB.
+const LONGEST_BODY: usize = 512 << 10;
+
 fn rendered(template: &str, body: &Value) -> Result<String, SettingsProblem> {
-    let environment = Environment::new();
+    let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
     let why = |error: minijinja::Error| {
         let line = error.line().map_or_else(String::new, |line| format!(" in its line {line}"));
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         SettingsProblem::at("/template", format!("it is not valid{line}: {detail}"))
     };
-    environment.template_from_str(template).and_then(|parsed| parsed.render(body)).map_err(why)
+    let text = environment.template_from_str(template).and_then(|parsed| parsed.render(body)).map_err(why)?;
+    let too_long = || SettingsProblem::at("/template", format!("it renders more than {} KiB", LONGEST_BODY >> 10));
+    if text.len() > LONGEST_BODY { Err(too_long()) } else { Ok(text) }
 }
 
 /// The length of the text in bytes.

@@ -4,6 +4,7 @@
 
 use super::Driver;
 use crate::alerts::{AlertRules, KnownReading};
+use crate::outbox::Removal;
 use model::{
     AlertChange, AlertState, Cause, Class, CommandError, Delivery, Event, EventKind, Failure, Kind, SequencedEvent,
     Status, Subject, TargetId,
@@ -95,7 +96,7 @@ impl Driver {
         let clock = self.wiring.clock;
         // Most reports change no alert.
         let at = LazyCell::new(move || clock.wall());
-        let (mut step, mut handed_over) = (AlertStep::default(), BTreeSet::new());
+        let (mut step, mut removal) = (AlertStep::default(), Removal::default());
         for action in self.notifier.drain() {
             let kind = match action {
                 Action::Save(record) => {
@@ -117,7 +118,11 @@ impl Driver {
                     EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
                 }
                 Action::HandedOver(fingerprint) => {
-                    handed_over.insert(fingerprint);
+                    removal.elsewhere.insert(fingerprint);
+                    continue;
+                }
+                Action::Withdraw(fingerprint) => {
+                    removal.seen.insert(fingerprint);
                     continue;
                 }
                 Action::Notify(notification) => {
@@ -127,8 +132,8 @@ impl Driver {
             };
             step.events.push(Event { at: *at, kind });
         }
-        if !handed_over.is_empty() {
-            let (changes, dropped) = self.outbox.hand_over(&handed_over);
+        if !removal.is_empty() {
+            let (changes, dropped) = self.outbox.withdraw(&removal);
             step.changes.extend(changes);
             self.notifier.apply(Input::NotSent(dropped), self.notifier_now());
             let more = self.drain_alerts();

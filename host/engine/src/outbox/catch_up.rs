@@ -1,12 +1,11 @@
 //! Channels that are tried again after a while.
 
 use super::channel::Channel;
-use super::reduction::{Without, without};
+use super::reduction::{Removal, Without, without};
 use super::{Outbox, UNSTORED};
 use crate::message::Message;
 use model::{AlertChange, Delivery, DeliveryState, Moment, Subject};
 use notify::MAX_OPEN;
-use std::collections::BTreeSet;
 
 impl Outbox {
     /// Removes news that later news replace, from channels in trouble that are tried again.
@@ -36,11 +35,11 @@ impl Outbox {
         }
     }
 
-    /// Removes alerts that another device notifies of from what waits. Returns the deliveries that changed, which the
-    /// caller stores, and the channels and alerts of the messages that are not sent.
-    pub(crate) fn hand_over(&self, fingerprints: &BTreeSet<String>) -> (Vec<AlertChange>, Vec<(String, Subject)>) {
+    /// Removes alerts from what waits. Returns the deliveries that changed, which the caller stores, and the channels
+    /// and alerts of the messages that are not sent.
+    pub(crate) fn withdraw(&self, removal: &Removal) -> (Vec<AlertChange>, Vec<(String, Subject)>) {
         let mut state = self.state();
-        let changed = state.channels.values_mut().flat_map(|channel| channel.hand_over(fingerprints));
+        let changed = state.channels.values_mut().flat_map(|channel| channel.withdraw(removal));
         let (mut changes, mut dropped) = (Vec::new(), Vec::new());
         for Without { delivery, removed } in changed {
             let channel = &delivery.notification.channel;
@@ -50,12 +49,12 @@ impl Outbox {
         (changes, dropped)
     }
 
-    /// Removes what was handed over during an attempt from its delivery, before that is tried again. `None` if nothing
-    /// is left of it.
-    pub(super) fn without_handed_over(&self, delivery: Delivery) -> Option<Delivery> {
+    /// Removes what was withdrawn during an attempt from its delivery, before that is tried again. `None` if nothing is
+    /// left of it.
+    pub(super) fn without_withdrawn(&self, delivery: Delivery) -> Option<Delivery> {
         let name = delivery.notification.channel.clone();
-        let handed_over = self.state().channels.get_mut(&name).map(Channel::take_handed_over).unwrap_or_default();
-        let Some(Without { delivery, removed }) = without(&delivery, &handed_over) else { return Some(delivery) };
+        let withdrawn = self.state().channels.get_mut(&name).map(Channel::take_withdrawn).unwrap_or_default();
+        let Some(Without { delivery, removed }) = without(&delivery, &withdrawn) else { return Some(delivery) };
         self.report(Message::NotSent(removed.into_iter().map(|subject| (name.clone(), subject)).collect()));
         if delivery.state != DeliveryState::Replaced {
             return Some(delivery);
@@ -63,6 +62,15 @@ impl Outbox {
         self.finish(delivery.clone(), self.0.parts.clock.now());
         self.write(delivery, Vec::new());
         None
+    }
+
+    /// Sends what is still true of the messages that a channel lost.
+    pub(super) fn send_lost_again(&self, channel: &str) {
+        let lost = self.state().lost.take(channel);
+        if !lost.is_empty() {
+            let lost = lost.into_iter().map(|subject| (channel.to_owned(), subject)).collect();
+            self.report(Message::NotSent(lost));
+        }
     }
 
     /// Ends a delivery of which nothing is left to send. That says nothing about the channel.

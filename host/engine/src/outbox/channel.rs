@@ -1,10 +1,10 @@
 //! The queue and the state of one channel. Pure: it takes the time and returns what is due.
 
-use super::reduction::{Without, reduce, without};
+use super::reduction::{Removal, Without, reduce, without};
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
 use model::{ChannelState, Delivery, DeliveryState, Moment, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One channel.
@@ -16,8 +16,8 @@ pub(super) struct Channel {
     queue: BTreeMap<u64, Queued>,
     /// Whether an attempt is in flight.
     pub is_busy: bool,
-    /// The fingerprints of alerts that another device notifies of since the attempt began.
-    handed_over: BTreeSet<String>,
+    /// The alerts of which nothing more is sent since the attempt began.
+    withdrawn: Removal,
     /// The delivery whose outcome is being written, and when the next one is sent all the same.
     unsettled: Option<(u64, Moment)>,
     /// The failed attempts since the last success.
@@ -131,20 +131,21 @@ impl Channel {
 
     /// Removes alerts from the deliveries that wait, and from the one in flight if its attempt fails. Returns what
     /// changed.
-    pub(super) fn hand_over(&mut self, fingerprints: &BTreeSet<String>) -> Vec<Without> {
+    pub(super) fn withdraw(&mut self, removal: &Removal) -> Vec<Without> {
         let in_flight = self.in_flight();
         if in_flight.is_some() {
-            self.handed_over.extend(fingerprints.iter().cloned());
+            self.withdrawn.elsewhere.extend(removal.elsewhere.iter().cloned());
+            self.withdrawn.seen.extend(removal.seen.iter().cloned());
         }
         let waiting = self.queue.iter().filter(|(number, _)| Some(**number) != in_flight);
-        let changed: Vec<Without> = waiting.filter_map(|(_, queued)| without(&queued.delivery, fingerprints)).collect();
+        let changed: Vec<Without> = waiting.filter_map(|(_, queued)| without(&queued.delivery, removal)).collect();
         changed.iter().for_each(|changed| self.replace(&changed.delivery, None));
         changed
     }
 
-    /// Returns what was handed over during the attempt that ended.
-    pub(super) fn take_handed_over(&mut self) -> BTreeSet<String> {
-        std::mem::take(&mut self.handed_over)
+    /// Returns what was withdrawn during the attempt that ended.
+    pub(super) fn take_withdrawn(&mut self) -> Removal {
+        std::mem::take(&mut self.withdrawn)
     }
 
     /// The number of the delivery in flight.

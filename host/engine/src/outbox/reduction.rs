@@ -7,6 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Why a delivery is not sent.
 const REPLACED: &str = "later notifications say what is still true of it";
 const HANDED_OVER: &str = "another device of the fleet polls the target now, and notifies of it";
+const WITHDRAWN: &str = "an operator acknowledged or silenced it before it was sent";
+
+/// Alerts of which nothing more is sent.
+#[derive(Default)]
+pub(crate) struct Removal {
+    /// The fingerprints of those that another device notifies of.
+    pub elsewhere: BTreeSet<String>,
+    /// The fingerprints of those that an operator has seen. Their ends are sent.
+    pub seen: BTreeSet<String>,
+}
+
+impl Removal {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.elsewhere.is_empty() && self.seen.is_empty()
+    }
+
+    fn concerns(&self, alert: &NotifiedAlert) -> bool {
+        let is_seen = !is_end(alert) && self.seen.contains(&alert.fingerprint);
+        is_seen || self.elsewhere.contains(&alert.fingerprint)
+    }
+}
 
 /// Reduces deliveries that wait, in their order, to what is still true. Returns those that change.
 ///
@@ -45,12 +66,11 @@ pub(super) struct Without {
     pub removed: Vec<Subject>,
 }
 
-/// Removes alerts that another device notifies of from a delivery that waits. `None` if that changes nothing: none is
-/// listed, or the receiver took or refused them already.
-pub(super) fn without(delivery: &Delivery, fingerprints: &BTreeSet<String>) -> Option<Without> {
+/// Removes alerts from a delivery that waits. `None` if that changes nothing: none is listed, or the receiver took or
+/// refused them already.
+pub(super) fn without(delivery: &Delivery, removal: &Removal) -> Option<Without> {
     let known = known(delivery);
-    let is_removed =
-        |alert: &NotifiedAlert| fingerprints.contains(&alert.fingerprint) && !known.contains(&alert.fingerprint);
+    let is_removed = |alert: &NotifiedAlert| removal.concerns(alert) && !known.contains(&alert.fingerprint);
     let alerts = &delivery.notification.alerts;
     let removed: Vec<Subject> =
         alerts.iter().filter(|alert| is_removed(alert)).map(|alert| alert.subject.clone()).collect();
@@ -60,7 +80,8 @@ pub(super) fn without(delivery: &Delivery, fingerprints: &BTreeSet<String>) -> O
     if removed.len() == alerts.len() {
         // Others of its alerts are not listed anywhere.
         let is_kept = delivery.notification.omitted > 0;
-        return (!is_kept).then(|| Without { delivery: replaced(delivery, HANDED_OVER), removed });
+        let why = if removal.elsewhere.is_empty() { WITHDRAWN } else { HANDED_OVER };
+        return (!is_kept).then(|| Without { delivery: replaced(delivery, why), removed });
     }
     let mut left = delivery.clone();
     left.notification.alerts.retain(|alert| !is_removed(alert));
@@ -206,14 +227,27 @@ mod tests {
             ("+b", None),
         ];
         for (before, expected) in cases {
-            let changed = without(&delivery(1, before), &["a".to_owned(), "z".to_owned()].into());
+            let changed = without(&delivery(1, before), &removal(&["a", "z"], &[]));
             let removed = changed.as_ref().map_or(0, |changed| changed.removed.len());
             assert_eq!(removed, usize::from(expected.is_some()), "{before}");
             assert_eq!(changed.map(|changed| shown(&changed.delivery)).as_deref(), expected, "{before}");
         }
         let mut storm = delivery(1, "+a");
         storm.notification.omitted = 7;
-        assert!(without(&storm, &["a".to_owned()].into()).is_none(), "it says more than what it lists");
+        assert!(without(&storm, &removal(&["a"], &[])).is_none(), "it says more than what it lists");
+    }
+
+    fn removal(elsewhere: &[&str], seen: &[&str]) -> Removal {
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Removal { elsewhere: all(elsewhere), seen: all(seen) }
+    }
+
+    #[test]
+    fn what_an_operator_has_seen_is_not_sent_any_more_except_its_end() {
+        for (before, expected) in [("+a", Some(".")), ("-a", None), ("+a -b", Some("-b")), ("=+a", None)] {
+            let changed = without(&delivery(1, before), &removal(&[], &["a"]));
+            assert_eq!(changed.map(|changed| shown(&changed.delivery)).as_deref(), expected, "{before}");
+        }
     }
 
     #[test]

@@ -5,8 +5,9 @@ use crate::alert::Alert;
 use crate::blind::NETWORK;
 use crate::groups::{GroupKey, GroupTimes, Joining};
 use crate::input::{Action, Now};
+use crate::message::fingerprint;
 use crate::route::{self, Route};
-use model::{AlertEvent, AlertState, Class, Moment, Resolution, Status, Subject, TargetId};
+use model::{AlertEvent, AlertState, Class, MAYBE, Moment, Resolution, Status, Subject, TargetId};
 use std::time::Duration;
 
 /// After the end of what held an alert back, the longest wait for another report that confirms it.
@@ -47,6 +48,9 @@ impl Notifier {
         let is_free = is_new && suppressed.is_none() && alert.is_open() && alert.seen.max(repeated) != Some(now.moment);
         if is_new && alert.record.state == AlertState::Firing {
             self.actions.extend(suppressed.clone().map(|by| Action::Suppressed(subject.clone(), by)));
+        }
+        if silenced.is_some() && alert.record.silenced_by.is_none() {
+            self.actions.push(Action::Withdraw(fingerprint(&self.settings.installation, &alert.record)));
         }
         if is_changed {
             let record = alert.record_mut();
@@ -211,7 +215,8 @@ impl Notifier {
         // An operator has seen it, or still has time to.
         let is_seen = record.acknowledged.is_some();
         let waits = route.and_then(|route| escalates_at(alert, route, now)).is_some_and(|at| at > now.moment);
-        let is_first_free = notified.is_some() || !is_seen && !waits;
+        let is_known = notified.is_some_and(|(_, status)| status != MAYBE);
+        let is_first_free = is_known || !is_seen && !waits;
         let is_free = route.is_some() && is_first_free && !self.is_held(alert) && !is_about(&record.subject, channel);
         if record.flapping.is_some() {
             let is_news =
@@ -238,7 +243,9 @@ impl Notifier {
         let is_network = matches!(&record.subject, Subject::Other(Class::Host, name) if **name == *NETWORK);
         let is_blind = self.blind.is_active() && !is_network;
         let waits = alert.awaits.or(alert.waits_until).is_some();
-        is_blind || record.suppressed_by.is_some() || record.silenced_by.is_some() || waits
+        // The device that polled last may have notified of it.
+        let is_unread = record.traits.shared_by.as_ref().is_some_and(|shared_by| !self.taken_over.contains(shared_by));
+        is_unread || is_blind || record.suppressed_by.is_some() || record.silenced_by.is_some() || waits
     }
 
     /// The group of an alert. Without a route, the end of an alert is grouped by target. Soon after the start of the
@@ -281,7 +288,7 @@ fn escalates_at(alert: &Alert, route: &Route, now: Now) -> Option<Moment> {
 /// Whether news need not wait for the interval of its group: a recovery, and the first failure of something else. What
 /// fails again soon after it recovered waits.
 fn is_prompt(alert: &Alert, event: AlertEvent, now: Now) -> bool {
-    matches!(event, AlertEvent::Firing | AlertEvent::Resolved) && alert.recent_changes(now.moment) <= 2
+    event == AlertEvent::Resolved || event == AlertEvent::Firing && alert.recent_changes(now.moment) <= 2
 }
 
 /// A channel that does not deliver is not notified of that.

@@ -4,6 +4,7 @@ use super::{Notifier, Target};
 use crate::alert::{self, Alert};
 use crate::blind::{self, NETWORK};
 use crate::input::{Action, Finding, Health, Now, Outcome, Polled, Reading, TargetSpec, Trouble};
+use crate::message::fingerprint;
 use crate::ranks::{self, Needs};
 use crate::route;
 use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId, Timestamp};
@@ -327,6 +328,9 @@ impl Notifier {
         let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.is_open()) else { return };
         let status = alert.record.status;
         alert.record_mut().acknowledged = by.map(|by| Acknowledgement { by, at: now.wall, status });
+        if alert.record.acknowledged.is_some() {
+            self.actions.push(Action::Withdraw(fingerprint(&self.settings.installation, &alert.record)));
+        }
         self.changed.insert(subject.clone());
         self.unsettled.insert(subject.clone());
     }

@@ -49,9 +49,12 @@ impl Notifier {
     /// This device polls the targets of a deployment from now on, and continues their alerts.
     pub(super) fn take_over(&mut self, taken: TakenOver, now: Now) {
         let TakenOver { deployment, alerts, by } = taken;
+        self.taken_over.insert(deployment.clone());
         let mut records: BTreeMap<Subject, AlertRecord> =
             alerts.into_iter().map(|record| (record.subject.clone(), record)).collect();
         let of_deployment = |alert: &Alert| alert.record.traits.shared_by.as_deref() == Some(&*deployment);
+        let shared = self.alerts.iter().filter(|(_, alert)| of_deployment(alert));
+        self.unsettled.extend(shared.map(|(subject, _)| subject.clone()));
         let held = self.alerts.iter().filter(|(_, alert)| alert.is_handed_over && of_deployment(alert));
         for subject in held.map(|(subject, _)| subject.clone()).collect::<Vec<_>>() {
             if by != LastPoller::Another {
@@ -137,7 +140,7 @@ impl Notifier {
         }
     }
 
-    /// Messages about alerts were not sent, because another device may poll their targets.
+    /// Messages about alerts may not have arrived: what is still true of them is sent again.
     pub(super) fn not_sent(&mut self, dropped: Vec<(String, Subject)>) {
         for (channel, subject) in dropped {
             let Some(alert) = self.alerts.get_mut(&subject) else { continue };

@@ -366,7 +366,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn a_receiver_of_two_devices_knows_what_is_true_in_the_end(steps in steps()) {

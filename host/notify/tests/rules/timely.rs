@@ -154,3 +154,67 @@ fn an_alert_without_an_acknowledgement_escalates() {
     world.advance(20);
     assert_eq!(of_boss(&mut world), [Firing], "that was taken back");
 }
+
+#[test]
+fn the_end_of_an_alert_that_fired_again_does_not_wait_for_the_interval() {
+    let mut world = world(&["a"]);
+    let both = |world: &mut World, db: model::Status, web: model::Status| {
+        for _ in 0..2 {
+            world.observe("a", &[("db", db), ("web", web)]);
+            world.advance(1);
+        }
+        world.advance(10);
+        world.news()
+    };
+    assert_eq!(both(&mut world, Critical, Ok), heard(&[("a/db", Firing)]));
+    assert_eq!(both(&mut world, Ok, Ok), heard(&[("a/db", Resolved)]));
+    assert_eq!(both(&mut world, Critical, Ok), []);
+    // The first failure of something else takes it along.
+    assert_eq!(both(&mut world, Critical, Critical), heard(&[("a/db", Firing), ("a/web", Firing)]));
+    assert_eq!(both(&mut world, Ok, Critical), heard(&[("a/db", Resolved)]));
+}
+
+#[test]
+fn a_configuration_that_changes_often_delays_nothing() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    for _ in 0..5 {
+        world.advance(2);
+        world.apply(Input::Settings(world.settings.clone()));
+    }
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+}
+
+#[test]
+fn what_was_acknowledged_or_silenced_before_it_arrived_is_not_sent_again() {
+    let db = Subject::dependency(&id("a"), "db");
+    for is_acknowledged in [true, false] {
+        let mut world = world(&["a"]);
+        confirm(&mut world, "a", Critical);
+        world.advance(20);
+        assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+        let fingerprint = world.notifications[0].1.alerts[0].fingerprint.clone();
+        match is_acknowledged {
+            true => world.apply(Input::Acknowledge { subject: db.clone(), by: Some("me".to_owned()) }),
+            false => {
+                let (start, end) = (world.now.wall, world.now.wall.after(Duration::from_secs(600)));
+                let silence = Silence {
+                    id: "s".to_owned(),
+                    matchers: matchers(&[("target", "a")]),
+                    time: SilenceTime::Once(start, end),
+                    author: String::new(),
+                    comment: String::new(),
+                };
+                world.apply(Input::Silences(vec![silence]));
+            }
+        }
+        assert!(world.announced.contains(&Action::Withdraw(fingerprint)));
+        world.apply(Input::NotSent(vec![("ops".to_owned(), db.clone())]));
+        confirm(&mut world, "a", Critical);
+        world.advance(60);
+        assert_eq!(world.news(), []);
+        confirm(&mut world, "a", Ok);
+        world.advance(20);
+        assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+    }
+}

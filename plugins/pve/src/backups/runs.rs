@@ -16,6 +16,8 @@ use proxmox::{AgeRule, Ended, Error, Selection, Thresholds, evaluated, list, mom
 use std::collections::BTreeMap;
 
 /// Runs within this time are evaluated together. Seconds.
+/// A run in progress hangs after this time. Seconds.
+const LONGEST: f64 = 2.0 * DAY;
 const DAY: f64 = 24.0 * 3600.0;
 /// A job's run begins at the same time each day, with this tolerance. Seconds.
 const ROUGHLY: f64 = 30.0 * 60.0;
@@ -46,7 +48,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
                 }
             }
             Ok(tasks) => {
-                let several = sort(tasks, &mut newest);
+                let several = sort(tasks, &mut newest, context.seconds());
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
                 let busy = guests.iter().any(|guest| guest.node == **node && !excluded(context, guest));
                 let left = if guests.is_empty() { None } else { Some(busy) };
@@ -107,10 +109,11 @@ fn unread(context: &mut PollContext, node: &str, error: &Error) {
 }
 
 /// Puts the newest run of each single guest into `newest`. Returns the runs of several guests, the newest first. Runs
-/// in progress are skipped.
-fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>) -> Vec<Task> {
+/// in progress are skipped, unless they have hung for days.
+fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>, now: f64) -> Vec<Task> {
     let mut several: Vec<Task> = Vec::new();
-    for task in tasks.into_iter().filter(|task| task.is(&["vzdump"]) && task.ended() != Ended::Running) {
+    let runs = |task: &Task| task.ended() == Ended::Running && now - task.began() < LONGEST;
+    for task in tasks.into_iter().filter(|task| task.is(&["vzdump"]) && !runs(task)) {
         match task.id.get().and_then(|Text(id)| id.parse().ok()) {
             Some(guest) if newest.get(&guest).is_none_or(|known| known.began() < task.began()) => {
                 newest.insert(guest, task);

@@ -1,0 +1,91 @@
+//! Messages that were given up. Once an operator has changed the channel, what is still true of them is sent again.
+
+use model::{AlertRecord, Delivery, Subject};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The alerts of messages that were given up, by channel.
+#[derive(Default)]
+pub(super) struct Lost {
+    alerts: BTreeMap<String, BTreeSet<Subject>>,
+    /// The channels that were removed from the configuration.
+    removed: BTreeSet<String>,
+}
+
+impl Lost {
+    /// The alerts whose last message is among the deliveries that were given up before a restart.
+    pub(super) fn restored(given_up: &[Delivery], alerts: &[Arc<AlertRecord>]) -> Self {
+        let mut lost = Self::default();
+        for delivery in given_up {
+            let notification = &delivery.notification;
+            let is_last = |subject: &Subject| {
+                let mut of_subject = alerts.iter().filter(|alert| alert.subject == *subject);
+                let mut last = of_subject.by_ref().flat_map(|alert| &alert.notified);
+                last.any(|last| last.channel == notification.channel && last.at <= delivery.created)
+            };
+            let subjects = not_taken(delivery).filter(|subject| is_last(subject));
+            lost.alerts.entry(notification.channel.clone()).or_default().extend(subjects);
+        }
+        lost
+    }
+
+    pub(super) fn given_up(&mut self, delivery: &Delivery) {
+        self.alerts.entry(delivery.notification.channel.clone()).or_default().extend(not_taken(delivery));
+    }
+
+    /// A later message about the same alerts was taken.
+    pub(super) fn taken(&mut self, delivery: &Delivery) {
+        let Some(lost) = self.alerts.get_mut(&delivery.notification.channel) else { return };
+        delivery.notification.alerts.iter().for_each(|alert| {
+            lost.remove(&alert.subject);
+        });
+    }
+
+    pub(super) fn removed(&mut self, channel: &str) {
+        self.removed.insert(channel.to_owned());
+    }
+
+    /// Returns whether a channel was removed, and is configured again now.
+    pub(super) fn is_back(&mut self, channel: &str) -> bool {
+        self.removed.remove(channel)
+    }
+
+    pub(super) fn take(&mut self, channel: &str) -> BTreeSet<Subject> {
+        self.alerts.remove(channel).unwrap_or_default()
+    }
+}
+
+/// The alerts of a delivery that its receiver did not take.
+fn not_taken(delivery: &Delivery) -> impl Iterator<Item = Subject> {
+    let is_taken = |fingerprint: &str| {
+        delivery.progress.iter().any(|known| known.fingerprint == fingerprint && known.refused.is_none())
+    };
+    let alerts = delivery.notification.alerts.iter();
+    alerts.filter(move |alert| !is_taken(&alert.fingerprint)).map(|alert| alert.subject.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sample_notification;
+    use model::{AlertEvent, AlertProgress, Timestamp};
+
+    #[test]
+    fn what_a_receiver_did_not_take_is_lost_until_it_takes_a_later_message() {
+        let at = Timestamp::from_millis(1);
+        let mut delivery = Delivery::new(sample_notification("ops", (AlertEvent::Firing, 3), at), at);
+        let alerts = delivery.notification.alerts.clone();
+        let progress = |place: usize, refused: Option<&str>| AlertProgress {
+            fingerprint: alerts[place].fingerprint.clone(),
+            refused: refused.map(str::to_owned),
+        };
+        delivery.progress = vec![progress(0, None), progress(1, Some("no"))];
+        let mut lost = Lost::default();
+        lost.given_up(&delivery);
+        let mut later = delivery.clone();
+        later.notification.alerts = vec![alerts[2].clone()];
+        lost.taken(&later);
+        assert_eq!(lost.take("ops"), [alerts[1].subject.clone()].into());
+        assert_eq!(lost.take("ops"), BTreeSet::new());
+    }
+}
