@@ -8,7 +8,7 @@ mod fetched;
 use self::cached::CONDITIONS;
 use crate::bindings::polliwog::plugin::http as contract;
 use crate::report::millis;
-use crate::{CallError, Report, SettingsProblem};
+use crate::{CallError, SettingsProblem};
 use serde::Deserialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
