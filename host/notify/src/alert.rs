@@ -37,6 +37,8 @@ pub(crate) struct Alert {
     pub seen: Option<Moment>,
     /// The moments of `record.changes`.
     changes: Vec<Moment>,
+    /// The worst status that a channel was notified of; `None` since the start of the process.
+    pub worst_notified: Option<Status>,
     /// The moments of `record.notified`.
     notified: BTreeMap<String, Moment>,
     /// The groups that the alert waits in.
@@ -84,6 +86,7 @@ impl Alert {
             is_handed_over: false,
             seen: None,
             changes,
+            worst_notified: None,
             notified,
             groups: Vec::new(),
         }
@@ -143,11 +146,15 @@ impl Alert {
         self.record.state == AlertState::Pending && self.lasts_until.is_some_and(|until| until <= now)
     }
 
-    /// Begins an episode.
+    /// Begins an episode, or continues one that another device had for a while.
     pub(crate) fn begin(&mut self, now: Now) {
         let record = self.record_mut();
-        (record.state, record.since, record.ended) = (AlertState::Pending, now.wall, None);
-        (record.acknowledged, record.suppressed_by, record.silenced_by) = (None, None, None);
+        let is_new = record.ended.is_none_or(|(_, why)| why != Resolution::HandedOver);
+        (record.state, record.ended) = (AlertState::Pending, None);
+        (record.suppressed_by, record.silenced_by) = (None, None);
+        if is_new {
+            (record.since, record.acknowledged) = (now.wall, None);
+        }
         // A channel that was not yet notified of the end of the last episode is not notified of it.
         record.notified.retain(|notified| notified.event != AlertEvent::Resolved);
         (self.streak, self.lasts_until, self.awaits, self.waits_until) = (0, None, None, None);
@@ -242,6 +249,7 @@ impl Alert {
             Err(place) => record.notified.insert(place, notified),
         }
         self.notified.insert(channel.to_owned(), now.moment);
+        self.worst_notified = self.worst_notified.max(Some(self.record.status));
     }
 
     /// Records that the last message for a channel may not have arrived. Returns whether there was one.

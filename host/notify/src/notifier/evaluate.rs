@@ -285,10 +285,15 @@ fn escalates_at(alert: &Alert, route: &Route, now: Now) -> Option<Moment> {
     Some(alert.fired_at(now).after(after))
 }
 
-/// Whether news need not wait for the interval of its group: a recovery, and the first failure of something else. What
-/// fails again soon after it recovered waits.
+/// Whether news need not wait for the interval of its group: a recovery, the first failure of something else, and one
+/// that is worse than before. What fails again soon after it recovered waits.
 fn is_prompt(alert: &Alert, event: AlertEvent, now: Now) -> bool {
-    event == AlertEvent::Resolved || event == AlertEvent::Firing && alert.recent_changes(now.moment) <= 2
+    let is_worse = || alert.worst_notified.is_some_and(|worst| alert.record.status > worst);
+    match event {
+        AlertEvent::Resolved => true,
+        AlertEvent::Firing => alert.recent_changes(now.moment) <= 2 || is_worse(),
+        _ => false,
+    }
 }
 
 /// A channel that does not deliver is not notified of that.

@@ -92,8 +92,14 @@ impl Notifier {
         match by {
             LastPoller::ThisDevice => {}
             LastPoller::Unknown => alert.set_all_maybe_notified(),
-            // The record of that device says which messages the channels took.
-            LastPoller::Another => alert.forget_notified(),
+            // The record of that device says which messages the channels took, and what goes on.
+            LastPoller::Another => {
+                alert.forget_notified();
+                if alert.is_open() {
+                    let record = alert.record_mut();
+                    (record.since, record.acknowledged) = (now.wall, None);
+                }
+            }
         }
         let ended = alert.record.ended.filter(|(_, why)| *why == Resolution::HandedOver);
         if let Some((at, _)) = ended.filter(|_| by != LastPoller::Another) {
@@ -124,7 +130,6 @@ impl Notifier {
             record.notified.sort_by(|one, other| one.channel.cmp(&other.channel));
             record.message.clone_from(&begun.record.message);
             record.status = begun.record.status;
-            record.since = record.since.min(begun.record.since);
         }
         let is_seen = begun.is_some();
         self.forget(&subject);

@@ -107,6 +107,30 @@ fn a_restart_says_nothing_about_the_end() {
 }
 
 #[test]
+fn an_episode_that_a_restart_interrupts_keeps_its_start_and_acknowledgement() {
+    let db = Subject::dependency(&id("a"), "db");
+    let (mut first, _) = first_fires();
+    first.apply(Input::Acknowledge { subject: db.clone(), by: Some("me".to_owned()) });
+    let since = first.record(&db).unwrap().since;
+    first.settings.standby = ["shops".to_owned()].into();
+    first.targets.clear();
+    first.restart();
+    first.advance(20);
+    // It polls before it has read the record.
+    configure(&mut first, &[], vec![shared()]);
+    confirm(&mut first, "a", Critical);
+    first.apply(Input::TakenOver(TakenOver {
+        deployment: "shops".to_owned(),
+        alerts: Vec::new(),
+        by: LastPoller::ThisDevice,
+    }));
+    first.advance(400);
+    let record = first.record(&db).unwrap();
+    assert_eq!((record.since, record.acknowledged.is_some()), (since, true));
+    assert_eq!(first.news(), []);
+}
+
+#[test]
 fn what_no_receiver_heard_is_notified_once_the_next_device_sees_it() {
     for (status, expected) in [(Ok, Vec::new()), (Critical, heard(&[("a/db", Firing)]))] {
         let (mut first, mut second) = first_fires();

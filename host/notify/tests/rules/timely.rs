@@ -218,3 +218,19 @@ fn what_was_acknowledged_or_silenced_before_it_arrived_is_not_sent_again() {
         assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
     }
 }
+
+#[test]
+fn what_is_worse_than_before_does_not_wait_for_the_interval() {
+    let mut world = World::new(settings(one_route()), vec![TargetSpec { alerts_on_warnings: true, ..target("a") }]);
+    for status in [Warning, Ok] {
+        confirm(&mut world, "a", status);
+        world.advance(20);
+    }
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/db", Resolved)]));
+    confirm(&mut world, "a", Warning);
+    world.advance(20);
+    assert_eq!(world.news(), [], "it waits for the interval");
+    confirm(&mut world, "a", Critical);
+    world.advance(20);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+}
