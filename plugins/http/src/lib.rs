@@ -267,6 +267,7 @@ fn latency(settings: &Settings, took: Duration) -> Option<Dependency> {
 fn certificate(settings: &Settings, session: &TlsSession, now: i64) -> Option<Dependency> {
     let leaf = session.leaf()?;
     let others = session.chain.iter().skip(1).filter(|other| other.subject != other.issuer);
+    let not_yet = [leaf].into_iter().chain(others.clone()).any(|found| now < found.not_before);
     let first = others.fold(leaf, |first, other| if other.not_after < first.not_after { other } else { first });
     let what = match std::ptr::eq(first, leaf) {
         true => "the certificate".to_owned(),
@@ -274,11 +275,10 @@ fn certificate(settings: &Settings, session: &TlsSession, now: i64) -> Option<De
     };
     let left = first.not_after.saturating_sub(now);
     let days = left / DAY_MS;
-    let not_yet = [leaf, first].into_iter().any(|found| now < found.not_before);
     let checked = if left <= 0 {
         Dependency::critical("certificate", format!("{what} {EXPIRED}"))
     } else if not_yet {
-        Dependency::critical("certificate", format!("{what} is not valid yet: check the clocks"))
+        Dependency::critical("certificate", "it, or one of its chain, is not valid yet: check the clocks")
     } else if days < i64::from(settings.certificate_critical_days) {
         Dependency::critical("certificate", format!("{what} expires in {days} days: renew it"))
     } else if days < i64::from(settings.certificate_warning_days) {
