@@ -44,7 +44,8 @@ impl Notifier for Webhook {
     };
 
     fn check(settings: &Settings) -> Vec<SettingsProblem> {
-        let template = settings.template.as_deref().map(|template| usable(template, settings.kind(), &example()));
+        // A template may have a text for some notifications only.
+        let template = settings.template.as_deref().map(|template| declared(template, settings.kind(), &example()));
         let mut problems: Vec<SettingsProblem> = template.and_then(Result::err).into_iter().collect();
         if settings.content_type.is_some() && settings.template.is_none() {
             let message = "it belongs to a template: without one, the body is JSON";
@@ -86,17 +87,25 @@ impl Settings {
     }
 }
 
-/// Returns the text of a template if a receiver can use it: it is not empty, and JSON if it is declared as such.
+/// Returns the text of a template if a receiver can use it: it is not empty, and of the type that is declared.
 fn usable(template: &str, kind: &str, body: &Value) -> Result<String, SettingsProblem> {
+    let text = declared(template, kind, body)?;
+    match text.trim() {
+        "" => Err(SettingsProblem::at("/template", "it renders nothing for this notification")),
+        _ => Ok(text),
+    }
+}
+
+/// Returns the text of a template, unless it is not JSON although that is declared.
+fn declared(template: &str, kind: &str, body: &Value) -> Result<String, SettingsProblem> {
     let text = rendered(template, body)?;
-    let why = if text.trim().is_empty() {
-        "it renders nothing for this notification"
-    } else if kind.contains("json") && serde_json::from_str::<Value>(&text).is_err() {
-        "it renders a text that is not JSON, which content_type says: write {{ title | tojson }} without quotes"
-    } else {
-        return Ok(text);
-    };
-    Err(SettingsProblem::at("/template", why))
+    let is_json = || text.trim().is_empty() || serde_json::from_str::<Value>(&text).is_ok();
+    if kind.contains("json") && !is_json() {
+        let why =
+            "it renders a text that is not JSON, which content_type says: write {{ title | tojson }} without quotes";
+        return Err(SettingsProblem::at("/template", why));
+    }
+    Ok(text)
 }
 
 /// The text for a notification that its template cannot render. What it says is more important than its form.
@@ -216,6 +225,19 @@ mod tests {
             let problems = Webhook::check(&with(template));
             assert!(problems.len() == 1 && problems[0].sentence().contains(why), "{template}: {problems:?}");
         }
+        let json = |template: &str| Settings {
+            template: Some(template.to_owned()),
+            content_type: Some("application/json".to_owned()),
+            ..Settings::default()
+        };
+        assert!(Webhook::check(&json(r#"{"m": "{{ title }}"}"#))[0].sentence().contains("tojson"));
+        assert!(Webhook::check(&json(r#"{"m": {{ title | tojson }}}"#)).is_empty());
+        assert!(
+            Webhook::check(&json("{% if omitted %}[]{% endif %}")).is_empty(),
+            "it has a text for other notifications"
+        );
+        let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
+        assert!(rendered(endless, &body).is_err() && usable("{{ x }}", "text/plain", &body).is_err());
         let lone = Settings { content_type: Some("text/html".to_owned()), ..Settings::default() };
         assert_eq!(Webhook::check(&lone)[0].setting.as_deref(), Some("/content_type"));
     }
