@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 const MOST: usize = 64;
 
 pub(crate) fn report(mapping: &Mapping, body: &Node<'_>) -> Result<Report, CallError> {
-    let mut found = Reading::default();
+    let overall = mapping.overall.as_ref().and_then(|path| path.as_key());
+    let mut found = Reading { overall, ..Reading::default() };
     let mut missing = None;
     for (root, fields) in mapping.parts() {
         if let Err(why) = found.read(root, fields, body) {
@@ -77,7 +78,9 @@ impl std::fmt::Display for Place<'_> {
 
 /// The dependencies in a body, and warnings.
 #[derive(Default)]
-struct Reading {
+struct Reading<'m> {
+    /// The key of the whole body that has the status of the whole.
+    overall: Option<&'m str>,
     dependencies: Vec<Dependency>,
     warnings: BTreeSet<String>,
     /// Members that say nothing of a status, and may have said so before.
@@ -86,7 +89,7 @@ struct Reading {
     has_root: bool,
 }
 
-impl Reading {
+impl Reading<'_> {
     /// Reads the elements at a root.
     fn read(&mut self, root: &Path, fields: &Fields, body: &Node<'_>) -> Result<(), CallError> {
         let mut is_found = false;
@@ -147,6 +150,9 @@ impl Reading {
         if matches!(place, Place::Index(_)) && !value.is_null() {
             let why = format!("it is {}, and not a JSON object", shortened(&value.to_json()));
             return self.dependencies.push(Dependency::unknown(place.name(), why));
+        }
+        if matches!(place, Place::Key(_, key) if !self.has_root && self.overall == Some(key)) {
+            return;
         }
         if let (Place::Key(..), Some(Status::Ok)) = (place, value.as_text().and_then(word)) {
             // It was reported while its word was another one.

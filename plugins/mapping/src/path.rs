@@ -79,6 +79,14 @@ impl Path {
         self.steps.is_empty()
     }
 
+    /// Returns the key if the path is one.
+    pub(crate) fn as_key(&self) -> Option<&str> {
+        match self.steps.as_slice() {
+            [key] => Some(key),
+            _ => None,
+        }
+    }
+
     /// Whether the path is only this step.
     pub(crate) fn is_step(&self, step: &str) -> bool {
         self.steps.as_slice() == [step]

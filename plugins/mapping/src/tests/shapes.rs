@@ -102,3 +102,11 @@ fn the_status_of_the_whole_counts_although_its_parts_are_hidden() {
         assert_eq!(failure.failure().code, "unexpected_shape", "{body}");
     }
 }
+
+#[test]
+fn the_status_of_the_whole_is_no_part_of_it() {
+    let mapping = r#"{"overall":"status","fields":{"name":"$key","healthy":"status"}}"#;
+    for (status, expected) in [("UP", "db=ok status=ok"), ("DOWN", "db=ok status=critical")] {
+        check(mapping, &format!(r#"{{"status":"{status}","db":{{"status":"UP"}}}}"#), expected);
+    }
+}
