@@ -4,13 +4,10 @@ use crate::context::{Permissions, PollContext};
 use crate::datastores::Store;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, item, moment, worse};
+use proxmox::{Answer, DAY, Ended, Error, ErrorClass, LATEST, evaluated, item, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
-const DAY: f64 = 24.0 * 3600.0;
-/// No job is due later than this from now on: a time in milliseconds is. Seconds.
-const LATEST: f64 = 400.0 * DAY;
 /// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "jobs";

@@ -1,12 +1,11 @@
 //! Certificates of a node, and when they expire. All three products list them in the same way.
 
-use crate::{Answer, Error, PluginMemory, PollContext, Remaining, evaluated, moment, worse};
+use crate::{Answer, DAY, Error, PluginMemory, PollContext, Remaining, evaluated, moment, worse};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, SettingsProblem, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-const DAY: f64 = 24.0 * 3600.0;
 /// No certificate is valid for longer. Seconds.
 const LONGEST: f64 = 200.0 * 365.0 * DAY;
 

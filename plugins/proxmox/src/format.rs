@@ -8,6 +8,11 @@ use jiff::Timestamp;
 /// How many names a message contains before the rest is counted.
 const NAMED: usize = 5;
 
+/// A day in seconds.
+pub const DAY: f64 = 24.0 * 3600.0;
+/// No job is due later than this from now on: a time in milliseconds is. Seconds.
+pub const LATEST: f64 = 400.0 * DAY;
+
 /// Names an item of a list that has no name: its state must not hide.
 pub fn item(index: usize) -> String {
     format!("item {}", index + 1)

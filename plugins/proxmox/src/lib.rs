@@ -48,7 +48,7 @@ pub use context::{Part, PollContext, evaluated, run};
 pub use diagnostics::Diagnostics;
 pub use error::{Error, ErrorClass};
 pub use expiring::{Expiring, ExpiringMap, LONG, now};
-pub use format::{bytes, count, item, list, moment, percent_encoded, seconds};
+pub use format::{DAY, LATEST, bytes, count, item, list, moment, percent_encoded, seconds};
 pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
 pub use hysteresis::{Evaluation, Hysteresis};

@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
 use proxmox::SortedMap;
-use proxmox::{Answer, Part, Verdict, count, evaluated, item, moment};
+use proxmox::{Answer, DAY, LATEST, Part, Verdict, count, evaluated, item, moment};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,9 +14,6 @@ use std::time::Duration;
 const PART: Part<'_> = ("replication", &["replication/"]);
 /// No job is due before this time. Seconds since 1970.
 const EARLIEST: f64 = 1e9;
-const DAY: f64 = 24.0 * 3600.0;
-/// No job is due later than this from now on: a time in milliseconds is. Seconds.
-const LATEST: f64 = 400.0 * DAY;
 /// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,6 @@
 //! Messages that were given up. Once an operator has changed the channel, what is still true of them is sent again.
 
-use model::{AlertRecord, Delivery, Subject};
+use model::{AlertRecord, Delivery, Subject, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,15 +16,21 @@ impl Lost {
     /// The alerts whose last message is among the deliveries that were given up before a restart.
     pub(super) fn restored(given_up: &[Delivery], alerts: &[Arc<AlertRecord>]) -> Self {
         let mut lost = Self::default();
+        if given_up.is_empty() {
+            return lost;
+        }
+        let notified = |alert: &Arc<AlertRecord>| {
+            let last = alert.notified.iter().map(|last| ((last.channel.clone(), alert.subject.clone()), last.at));
+            last.collect::<Vec<_>>()
+        };
+        let last: BTreeMap<(String, Subject), Timestamp> = alerts.iter().flat_map(notified).collect();
         for delivery in given_up {
-            let notification = &delivery.notification;
-            let is_last = |subject: &Subject| {
-                let mut of_subject = alerts.iter().filter(|alert| alert.subject == *subject);
-                let mut last = of_subject.by_ref().flat_map(|alert| &alert.notified);
-                last.any(|last| last.channel == notification.channel && last.at <= delivery.created)
-            };
-            let subjects = not_taken(delivery).filter(|subject| is_last(subject));
-            lost.alerts.entry(notification.channel.clone()).or_default().extend(subjects);
+            let channel = &delivery.notification.channel;
+            for subject in not_taken(delivery) {
+                if last.get(&(channel.clone(), subject.clone())).is_some_and(|at| *at <= delivery.created) {
+                    lost.alerts.entry(channel.clone()).or_default().insert(subject);
+                }
+            }
         }
         lost
     }
@@ -68,7 +74,7 @@ fn not_taken(delivery: &Delivery) -> impl Iterator<Item = Subject> {
 mod tests {
     use super::*;
     use crate::sample::sample_notification;
-    use model::{AlertEvent, AlertProgress, Timestamp};
+    use model::{AlertEvent, AlertProgress};
 
     #[test]
     fn what_a_receiver_did_not_take_is_lost_until_it_takes_a_later_message() {
