@@ -9,7 +9,7 @@ root=$PWD
 cargo build --locked --workspace --bin polliwog
 venv=target/api-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check 'schemathesis==4.32.5'
+tests/again.sh "$venv/bin/pip" install --quiet --disable-pip-version-check 'schemathesis==4.32.5'
 place=$(mktemp -d)
 cp tests/api/polliwog.toml tests/api/schemathesis.toml "$place"
 cd "$place"

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 cargo build --locked --workspace --bin polliwog
 venv=target/browser-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check 'selenium==4.35.0'
+tests/again.sh "$venv/bin/pip" install --quiet --disable-pip-version-check 'selenium==4.35.0'
 axe=target/axe/node_modules/axe-core/axe.min.js
-[ -f "$axe" ] || npm install --silent --no-audit --no-fund --prefix target/axe axe-core@4.14.1
+[ -f "$axe" ] || tests/again.sh npm install --loglevel error --no-audit --no-fund --prefix target/axe axe-core@4.14.1
 exec "$venv/bin/python" tests/browser/page.py "$PWD/target/debug/polliwog" "$axe"

