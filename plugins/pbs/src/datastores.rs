@@ -125,10 +125,8 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
             let mut usages = Usages::new();
             for usage in list {
                 let Some(Text(name)) = usage.store.get().cloned() else { continue };
-                let is_worse = |known: &Usage| rank(known) >= rank(&usage);
-                if !usages.get(&name).is_some_and(|known| known.as_ref().is_ok_and(is_worse)) {
-                    usages.insert(name, Ok(usage));
-                }
+                let list = ("/status/datastore-usage", &mut context.diagnostics);
+                usages.insert_worst(name, Ok(usage), |usage| usage.as_ref().ok().map(rank), list);
             }
             return usages;
         }
@@ -153,11 +151,11 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
     usages
 }
 
-/// How bad a usage is, where a datastore is listed twice: the worse counts.
-fn rank(usage: &Usage) -> (bool, u64) {
+/// How bad a usage is: whether the datastore fails, then its usage in percent, of which the unknown one is the worst.
+fn rank(usage: &Usage) -> (bool, f64) {
     let number = |field: &Field<Number>| field.get().map(|Number(number)| *number);
     let share = number(&usage.used).zip(number(&usage.total)).and_then(|(used, total)| percent(used, total));
-    (usage.error != Field::Absent, share.map_or(101, |share| share as u64))
+    (usage.error != Field::Absent, share.unwrap_or(101.0))
 }
 
 struct Verdict {

@@ -52,8 +52,13 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     for (node, answer) in nodes.iter().zip(answers) {
         match answer.list::<Service>(&mut context.diagnostics) {
             Ok(services) => {
+                let mut of_node = SortedMap::new();
                 for (index, service) in services.iter().enumerate() {
-                    sort(context, (node, *alone), (index, service), &mut all);
+                    let list = (format_args!("/nodes/{node}/services"), &mut context.diagnostics);
+                    of_node.insert_worst(service.named(index), service, |service| service.found(), list);
+                }
+                for (name, service) in of_node {
+                    sort(context, (node, *alone), (name, service), &mut all);
                 }
             }
             Err(error) => {
@@ -101,17 +106,15 @@ fn unit(service: &str) -> &str {
 fn sort(
     context: &mut PollContext,
     (node, alone): (&str, bool),
-    (index, service): (usize, &Service),
+    (name, service): (String, &Service),
     all: &mut SortedMap<String, Everywhere>,
 ) {
-    let name = service.service.get().or(service.name.get()).map_or_else(|| item(index), |Text(name)| name.clone());
     if context.settings.services.exclude.match_any([name.as_str()]) {
         return context.report.remove(format!("service/{name}"));
     }
     let everywhere = all.get_or_default(name.clone());
     everywhere.title = service.desc.get().map(|Text(desc)| desc.clone()).or(everywhere.title.take());
-    let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
-    match state(&word(&service.state), &word(&service.active_state), &word(&service.unit_state)) {
+    match service.found() {
         State::Up => everywhere.up += 1,
         State::Down | State::Idle if alone && OF_CLUSTERS.contains(&name.as_str()) => {}
         State::Idle if CLOCKS.contains(&name.as_str()) => everywhere.idle.push(node.to_owned()),
@@ -121,15 +124,28 @@ fn sort(
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl Service {
+    /// The name, or the place in the list.
+    fn named(&self, index: usize) -> String {
+        self.service.get().or(self.name.get()).map_or_else(|| item(index), |Text(name)| name.clone())
+    }
+
+    fn found(&self) -> State {
+        let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
+        state(&word(&self.state), &word(&self.active_state), &word(&self.unit_state))
+    }
+}
+
+/// The state of a service on a node, in the order of severity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    Up,
-    Down,
-    /// It is not running, and did not fail.
-    Idle,
     /// Not installed, or disabled on purpose.
     Absent,
+    Up,
     Unknown,
+    /// It is not running, and did not fail.
+    Idle,
+    Down,
 }
 
 /// Returns the state from the words of systemd. A unit that did its work and ended is `exited`, which is up.

@@ -59,4 +59,4 @@ pub use sections::Sections;
 pub use sorted_map::SortedMap;
 pub use subscription::subscription;
 pub use task::Ended;
-pub use thresholds::{Remaining, ThresholdPair, Thresholds, Verdict, percent, worse};
+pub use thresholds::{Remaining, ThresholdPair, Thresholds, Verdict, percent, worse, worst};

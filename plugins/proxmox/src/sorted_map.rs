@@ -3,6 +3,7 @@
 //! It is a sorted list. The standard library's tree was 40 % of the code that the compiler got for `pve`, because all
 //! of it is compiled again for each type of keys and values, of which that plugin has some thirty.
 
+use crate::Diagnostics;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::borrow::Borrow;
@@ -134,6 +135,29 @@ impl<K: Ord, V> SortedMap<K, V> {
         V: Default,
     {
         self.get_or_insert_with(key, V::default)
+    }
+}
+
+impl<K: Ord + fmt::Display, V> SortedMap<K, V> {
+    /// Adds what a list has under a name. Of several with one name the worst counts, whatever their order, and a
+    /// diagnostic says so. `list` names the list, `rank` is higher for what is worse.
+    pub fn insert_worst<R: PartialOrd>(
+        &mut self,
+        name: K,
+        value: V,
+        rank: impl Fn(&V) -> R,
+        (list, diagnostics): (impl fmt::Display, &mut Diagnostics),
+    ) {
+        match self.find(&name) {
+            Ok(place) => {
+                diagnostics.add(|| format!("{list} has {name} more than once: the worst counts"));
+                let known = &mut self.0[place].1;
+                if rank(&value) > rank(known) {
+                    *known = value;
+                }
+            }
+            Err(place) => self.0.insert(place, (name, value)),
+        }
     }
 }
 
@@ -300,6 +324,20 @@ mod tests {
             map.retain(|_, value| value % 2 == 0);
             tree.retain(|_, value| *value % 2 == 0);
             is_same(&map, &tree);
+        }
+    }
+
+    #[test]
+    fn the_worst_of_one_name_counts_in_any_order() {
+        for list in [[("a", 2), ("b", 1), ("a", 3)], [("a", 3), ("a", 2), ("b", 1)]] {
+            let (mut map, mut diagnostics) = (SortedMap::new(), Diagnostics::default());
+            for (name, value) in list {
+                map.insert_worst(name.to_owned(), value, |value| *value, ("/nodes", &mut diagnostics));
+            }
+            assert!(map.iter().eq([(&"a".to_owned(), &3), (&"b".to_owned(), &1)]), "{map:?}");
+            let mut report = polliwog_sdk::Report::empty();
+            diagnostics.into_report(&mut report);
+            assert_eq!(report.warnings, ["/nodes has a more than once: the worst counts"]);
         }
     }
 

@@ -136,6 +136,11 @@ pub fn worse(one: Verdict, other: Verdict) -> Verdict {
     if other.0 != one.0 && one.0.worse(other.0) == other.0 { other } else { one }
 }
 
+/// Returns the worst of several verdicts with what belongs to it; the first of those that are equally bad.
+pub fn worst<T>(verdicts: impl Iterator<Item = (Verdict, T)>) -> Option<(Verdict, T)> {
+    verdicts.reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other })
+}
+
 /// Returns the used part of a total in percent; `None` if the numbers are impossible.
 pub fn percent(used: f64, total: f64) -> Option<f64> {
     (total > 0.0 && used >= 0.0 && used <= total * 1.001).then(|| (used / total * 100.0).min(100.0))

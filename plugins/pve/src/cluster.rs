@@ -36,7 +36,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(entries: Vec<Entry>) -> Self {
+    pub(crate) fn new(entries: Vec<Entry>, diagnostics: &mut Diagnostics) -> Self {
         let mut cluster = Self::default();
         for entry in entries {
             match (entry.kind.get(), entry.name.get()) {
@@ -55,13 +55,9 @@ impl Cluster {
                     let level = entry.level.get().map(|Text(level)| level.clone()).unwrap_or_default();
                     cluster.labels.push([name.clone(), number, level]);
                     let online = entry.online.get().map(|Flag(online)| *online);
-                    // Of two with one name, the one that is offline counts.
-                    let known = cluster.online.get(name).copied();
-                    let online = match known {
-                        Some(known) if known == Some(false) || online == Some(true) => known,
-                        _ => online,
-                    };
-                    cluster.online.insert(name.clone(), online);
+                    // Offline is the worst, then unknown.
+                    let rank = |online: &Option<bool>| online.map_or(1, |online| if online { 0 } else { 2 });
+                    cluster.online.insert_worst(name.clone(), online, rank, ("/cluster/status", diagnostics));
                 }
                 _ => {}
             }

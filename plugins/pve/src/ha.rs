@@ -78,7 +78,9 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
         let sid = sid(entry).unwrap_or_else(|| item(index));
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
             let requested = entry.request_state.get().map(|Text(state)| state.clone());
-            services.insert(id, Service { requested });
+            // One that should run is missed if it does not.
+            let list = ("/cluster/ha/status/current", &mut *diagnostics);
+            services.insert_worst(id, Service { requested }, Service::wants_running, list);
         }
         if context.settings.ha.exclude.match_any([sid.as_str()]) {
             report.remove(format!("ha/service/{sid}"));

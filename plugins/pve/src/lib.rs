@@ -143,7 +143,8 @@ const FIRST: [&str; 4] = ["/cluster/status", "/cluster/resources", "/cluster/ha/
 /// `answers` are the answers to the paths of [`FIRST`].
 fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     let Ok([status, resources, ha, tasks]) = <[Answer; FIRST.len()]>::try_from(answers) else { return };
-    let cluster = status.list(&mut context.diagnostics).map(Cluster::new);
+    let cluster = status.list(&mut context.diagnostics);
+    let cluster = cluster.map(|entries| Cluster::new(entries, &mut context.diagnostics));
     let cluster = context.part(QUORUM, cluster);
     let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut context.diagnostics));
     context.report.dependencies.extend(quorum);
@@ -156,7 +157,7 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     }
     context.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
     qdevice::report(context, &cluster);
-    let nodes = nodes::merge(&cluster, resources.as_ref(), &context.settings.nodes);
+    let nodes = nodes::merge(&cluster, resources.as_ref(), &context.settings.nodes, &mut context.diagnostics);
     let ha = ha.list(&mut context.diagnostics);
     let services = context.part(HA, ha).map(|entries| ha::report(context, &entries, &nodes)).unwrap_or_default();
     let tasks = tasks.list(&mut context.diagnostics).unwrap_or_else(|error| {

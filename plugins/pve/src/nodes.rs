@@ -6,7 +6,7 @@ use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{Error, ErrorClass, Verdict, evaluated};
+use proxmox::{Diagnostics, Error, ErrorClass, Host, Verdict, evaluated};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -43,6 +43,18 @@ pub(crate) enum State {
 pub(crate) type Nodes = SortedMap<String, Node>;
 
 impl Node {
+    /// How bad it is: its state, whether it reports nothing about itself, then its largest usage in percent.
+    fn rank(&self) -> (u8, bool, f64) {
+        let state = match self.state {
+            State::Online => 0,
+            State::Unknown => 1,
+            State::Offline => 2,
+        };
+        let Host { cpu, memory, root } = self.itself.host;
+        let usage = [cpu, memory, root].into_iter().flatten().fold(0.0, f64::max);
+        (state, !self.itself.speaks, usage)
+    }
+
     /// Whether the cluster does not see it.
     pub(crate) fn is_offline(&self) -> bool {
         self.state == State::Offline
@@ -67,7 +79,12 @@ pub(crate) fn back_off(context: &mut PollContext, name: &str, why: &str) {
 
 /// Merges the nodes of both lists. The cluster's list contains which are online: it is seconds old, the other one
 /// minutes.
-pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources<'_>>, settings: &settings::Nodes) -> Nodes {
+pub(crate) fn merge(
+    cluster: &Cluster,
+    resources: Option<&Resources<'_>>,
+    settings: &settings::Nodes,
+    diagnostics: &mut Diagnostics,
+) -> Nodes {
     let mut nodes = Nodes::new();
     for node in resources.iter().flat_map(|resources| &resources.nodes) {
         let state = match node.status.as_str() {
@@ -75,7 +92,8 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources<'_>>, settin
             "offline" => State::Offline,
             _ => State::Unknown,
         };
-        nodes.insert(node.name.clone(), Node { state, itself: node.clone(), wanted: false });
+        let node = Node { state, itself: node.clone(), wanted: false };
+        nodes.insert_worst(node.itself.name.clone(), node, Node::rank, ("/cluster/resources", diagnostics));
     }
     for (name, online) in &cluster.online {
         let node = nodes.get_or_default(name.clone());

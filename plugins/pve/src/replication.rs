@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
 use proxmox::SortedMap;
-use proxmox::{Answer, DAY, LATEST, Part, Verdict, count, evaluated, item, moment};
+use proxmox::{Answer, DAY, LATEST, Part, Verdict, count, evaluated, item, moment, worst};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -144,12 +144,9 @@ fn one(
                     let found = jobs.iter().filter(|found| found.id() == Some(id));
                     let verdicts: Vec<_> = found.map(|job| evaluate(context, id, job)).collect();
                     if verdicts.len() > 1 {
-                        context.diagnostics.add(|| format!("{node} lists the job {id} twice: the worse counts"));
+                        context.diagnostics.add(|| format!("{node} has the job {id} more than once: the worst counts"));
                     }
-                    match verdicts
-                        .into_iter()
-                        .reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other })
-                    {
+                    match worst(verdicts.into_iter()) {
                         Some((verdict, synced)) => (evaluated(name.as_str(), "pve-replication", verdict), synced),
                         None => unknown(format!("{node} does not know this job yet")),
                     }

@@ -61,7 +61,9 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
     for storage in storages {
         let Some(seen) = seen(storage, nodes, &asked) else { continue };
         if storage.shared {
-            shared.get_or_default(&storage.name).insert(storage.node.clone(), seen);
+            let by_node = shared.get_or_default(&storage.name);
+            let list = (format_args!("storage/{}", storage.name), &mut context.diagnostics);
+            by_node.insert_worst(storage.node.clone(), seen, rank, list);
         } else {
             let dependency = one(context, storage.dependency(), &seen, &storage.node);
             context.add(on_node(titled(dependency, storage), &storage.node));
@@ -100,12 +102,14 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
         }
         let seen = entries.map(|entries| {
             let mut worst: SortedMap<String, Option<Seen>> = SortedMap::new();
-            for (name, seen) in entries.iter().filter_map(|entry| entry.seen(node, &mut context.diagnostics)) {
-                // Of two with one name, the worse counts.
-                let is_worse = worst.get(&name).is_none_or(|known| rank(&seen) > rank(known));
-                if is_worse {
-                    worst.insert(name, seen);
-                }
+            for entry in &entries {
+                let Some((name, seen)) = entry.seen(node, &mut context.diagnostics) else { continue };
+                worst.insert_worst(
+                    name,
+                    seen,
+                    |seen| seen.as_ref().map(rank),
+                    (format_args!("/nodes/{node}/storage"), &mut context.diagnostics),
+                );
             }
             worst
         });
@@ -116,13 +120,12 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
     answered.into_iter().chain(not.into_iter().filter_map(why)).collect()
 }
 
-/// How bad a state is; `None` is a storage that is disabled.
-fn rank(seen: &Option<Seen>) -> (u8, u64) {
+/// How bad a state is: which state, then the usage in percent.
+fn rank(seen: &Seen) -> (u8, f64) {
     match seen {
-        None => (0, 0),
-        Some(Seen::Active(size)) => (1, size.and_then(|(used, total)| percent(used, total)).unwrap_or_default() as u64),
-        Some(Seen::Unknown(_)) => (2, 0),
-        Some(Seen::Inactive) => (3, 0),
+        Seen::Active(size) => (0, size.and_then(|(used, total)| percent(used, total)).unwrap_or_default()),
+        Seen::Unknown(_) => (1, 0.0),
+        Seen::Inactive => (2, 0.0),
     }
 }
 

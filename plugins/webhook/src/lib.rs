@@ -12,8 +12,10 @@
 #![deny(unsafe_code)]
 
 use minijinja::Environment;
+use polliwog_sdk::cache;
 use polliwog_sdk::notifier_prelude::*;
 use std::collections::BTreeMap;
+use std::io;
 
 /// The plugin for kind `webhook`.
 pub struct Webhook;
@@ -61,7 +63,7 @@ impl Notifier for Webhook {
             None => http::Request::post_json("", &body),
             Some(template) => {
                 let kind = settings.kind();
-                let text = usable(template, kind, &body).unwrap_or_else(|problem| {
+                let text = once(&notification.id, || usable(template, kind, &body)).unwrap_or_else(|problem| {
                     log::warn!("the default text is sent: {}", problem.sentence());
                     default_text(kind, &body)
                 });
@@ -85,6 +87,23 @@ impl Settings {
     fn kind(&self) -> &str {
         self.content_type.as_deref().unwrap_or("text/plain; charset=utf-8")
     }
+}
+
+/// The key of the notification whose template is being rendered.
+const RENDERING: &str = "rendering";
+
+/// Renders a template, unless that ended an earlier attempt to send this notification: a template can need more memory
+/// or time than a call has, which ends the call. The host calls again some seconds later.
+fn once(id: &str, render: impl FnOnce() -> Result<String, SettingsProblem>) -> Result<String, SettingsProblem> {
+    if cache::get(RENDERING).is_some_and(|of| of == id.as_bytes()) {
+        let why = "it needs more memory or time to render than a plugin may use";
+        return Err(SettingsProblem::at("/template", why));
+    }
+    // Without room for the value, it is rendered each time.
+    let _ = cache::set(RENDERING, id.as_bytes(), cache::LONGEST);
+    let text = render();
+    cache::remove(RENDERING);
+    text
 }
 
 /// Returns the text of a template if a receiver can use it: it is not empty, and of the type that is declared.
@@ -143,9 +162,36 @@ fn rendered(template: &str, body: &Value) -> Result<String, SettingsProblem> {
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         SettingsProblem::at("/template", format!("it is not valid{line}: {detail}"))
     };
-    let text = environment.template_from_str(template).and_then(|parsed| parsed.render(body)).map_err(why)?;
-    let too_long = || SettingsProblem::at("/template", format!("it renders more than {} KiB", LONGEST_BODY >> 10));
-    if text.len() > LONGEST_BODY { Err(too_long()) } else { Ok(text) }
+    let mut text = Text::default();
+    let parsed = environment.template_from_str(template).map_err(why)?;
+    let rendered = parsed.render_captured_to(body, &mut text).map(drop);
+    if text.is_too_long {
+        return Err(SettingsProblem::at("/template", format!("it renders more than {} KiB", LONGEST_BODY >> 10)));
+    }
+    rendered.map_err(why)?;
+    Ok(String::from_utf8_lossy(&text.bytes).into_owned())
+}
+
+/// A text that ends its rendering when it is longer than [`LONGEST_BODY`].
+#[derive(Default)]
+struct Text {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.is_too_long = self.bytes.len() + bytes.len() > LONGEST_BODY;
+        if self.is_too_long {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The length of the text in bytes.
@@ -216,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn a_template_that_ended_a_call_is_not_rendered_for_that_notification() {
+        let text = || Ok("text".to_owned());
+        assert_eq!(once("1", text).unwrap(), "text");
+        assert_eq!(once("1", text).unwrap(), "text", "it ended no call");
+        let ends = std::panic::catch_unwind(|| once("2", || panic!("the memory is used up")));
+        assert!(ends.is_err());
+        assert!(once("2", text).unwrap_err().sentence().contains("more memory or time"));
+        assert_eq!(once("3", text).unwrap(), "text");
+    }
+
+    #[test]
     fn a_template_is_checked_and_rendered() {
         let body = body(&notification(&[Event::Firing]));
         let text = rendered("{\"t\": {{ title | tojson }}}{% for a in alerts %} {{ a.event }}{% endfor %}", &body);
@@ -238,6 +295,8 @@ mod tests {
         );
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
         assert!(rendered(endless, &body).is_err() && usable("{{ x }}", "text/plain", &body).is_err());
+        let long = rendered("{% for a in range(9999) %}{{ text }}{% endfor %}", &body).unwrap_err();
+        assert!(long.sentence().contains("more than 512 KiB"), "{long:?}");
         let lone = Settings { content_type: Some("text/html".to_owned()), ..Settings::default() };
         assert_eq!(Webhook::check(&lone)[0].setting.as_deref(), Some("/content_type"));
     }

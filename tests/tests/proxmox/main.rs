@@ -11,7 +11,7 @@ mod pve_samples;
 mod versions;
 
 use model::{FailureCategory, Outcome, Report};
-use tests::proxmox::{Bench, difference, lines};
+use tests::proxmox::{Bench, difference, lines, status};
 
 /// Whether a line is as expected, where `*` stands for any text.
 fn fits(expected: &str, line: &str) -> bool {
@@ -88,6 +88,26 @@ async fn what_the_settings_exclude_is_gone() {
                 .iter()
                 .all(|gone| !before.dependencies.iter().any(|found| has(std::slice::from_ref(gone), &found.name)))
         );
+    }
+}
+
+/// A list that has one name twice hides no failure, whichever comes first, and the report says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_one_name_twice_the_worst_counts() {
+    for (product, failed) in [
+        ("pve", ["node/pve1", "guest/101", "storage/nfs-backup", "ha/service/vm:100"].as_slice()),
+        ("pbs", ["datastore/archive"].as_slice()),
+        ("pmg", ["service/postfix", "service/pmg-smtp-filter"].as_slice()),
+    ] {
+        let bench = Bench::new(product).await;
+        let (last, first) = (bench.report("twins").await, bench.report("twins-first").await);
+        for name in failed {
+            let (last, first) = (status(&last, name), status(&first, name));
+            assert!(last == first && !last.is_empty() && !last.starts_with("ok"), "{name}: {last} and {first}");
+        }
+        let notes = |report: &Report| report.warnings.iter().filter(|note| note.contains("more than once")).count();
+        assert!(notes(&last) >= failed.len() && notes(&last) == notes(&first), "{:?}", last.warnings);
+        assert_eq!(lines(&last), lines(&first), "{product}");
     }
 }
 

@@ -23,12 +23,18 @@ pub(super) const SCENARIOS: &[(&str, &str)] = &[
     ("huge", "numbers are beyond 2^53"),
     ("lists", "numbers are empty lists"),
     ("without-numbers", "fields with numbers are omitted"),
+    ("twins", "lists have each item a second time, failed"),
+    ("twins-first", "lists have each item a second time, failed, before the other"),
 ];
 
 /// Returns the body of an answer, damaged by the scenario.
 pub(super) fn body(scenario: &Scenario, data: Value, total: Option<usize>) -> String {
     let data = numbers(scenario, data);
     let data = if scenario.has("alien") { alien(data) } else { data };
+    let data = match (scenario.has("twins"), scenario.has("twins-first")) {
+        (false, false) => data,
+        (_, is_first) => twins(data, is_first),
+    };
     let text = match total {
         _ if scenario.has("unwrapped") => data.to_string(),
         None => json!({ "data": data }).to_string(),
@@ -71,6 +77,39 @@ fn each_number(value: Value, written: &dyn Fn(&Value) -> Option<Value>) -> Optio
         }
         other => Some(other),
     }
+}
+
+/// Adds a failed copy of each object to its list.
+fn twins(value: Value, is_first: bool) -> Value {
+    let Value::Array(items) = value else { return value };
+    let pair = |item: Value| match failed(&item) {
+        Some(failed) if is_first => vec![failed, item],
+        Some(failed) => vec![item, failed],
+        None => vec![item],
+    };
+    items.into_iter().flat_map(pair).collect()
+}
+
+/// A copy of an object with the words and flags of a failure; `None` if it has none.
+fn failed(item: &Value) -> Option<Value> {
+    let mut copy = item.clone();
+    let fields = copy.as_object_mut()?;
+    if fields.contains_key("store") && fields.contains_key("total") {
+        fields.insert("error".to_owned(), json!("the disk does not answer"));
+    }
+    for (name, value) in fields {
+        let bad = match (name.as_str(), value.as_str()) {
+            ("status", Some("online")) => json!("offline"),
+            ("status", Some("running")) => json!("stopped"),
+            ("status", Some("available")) => json!("unknown"),
+            ("state", Some("running")) => json!("failed"),
+            ("state", Some("started")) => json!("error"),
+            ("online" | "active", None) => json!(0),
+            _ => continue,
+        };
+        *value = bad;
+    }
+    Some(copy).filter(|copy| copy != item)
 }
 
 /// Replaces states by unknown ones, and adds items of unknown types to lists.

@@ -12,7 +12,7 @@ use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{AgeRule, Ended, Error, Selection, Thresholds, evaluated, list, moment};
+use proxmox::{AgeRule, Ended, Error, Selection, Thresholds, evaluated, list, moment, worst};
 use std::collections::BTreeMap;
 
 /// Runs within this time are evaluated together. Seconds.
@@ -143,9 +143,8 @@ fn of_several(context: &PollContext, node: &str, runs: &[Task], left: Option<boo
     let of_the_day = of_the_day.filter(|task| !again(task));
     let bad =
         of_the_day.filter_map(|task| Some((task.ended().evaluated(), task)).filter(|((_, why), _)| why.is_some()));
-    let worst = bad.reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other });
     let shown = |task: &Task| when(task).unwrap_or_else(|| "an unknown time".to_owned());
-    let verdict = match worst {
+    let verdict = match worst(bad) {
         Some(((status, why), task)) => {
             let why = why.unwrap_or_default();
             let why = format!("the run of several guests of {} {why}: see its log for the guests", shown(task));
