@@ -29,6 +29,8 @@ pub(crate) struct Alert {
     pub waits_until: Option<Moment>,
     /// Whether the last report does not say, while the alert is pending.
     pub is_out_of_sight: bool,
+    /// Whether an alert that explained this one ended without being confirmed. From then on, only one that fires does.
+    pub is_misled: bool,
     /// Whether another device of the fleet observed the subject, and this one did not yet.
     pub is_only_known_elsewhere: bool,
     /// Whether another device of the fleet may have the alert now. Then this one sends nothing about it.
@@ -82,6 +84,7 @@ impl Alert {
             awaits: None,
             waits_until: None,
             is_out_of_sight: false,
+            is_misled: false,
             is_only_known_elsewhere: false,
             is_handed_over: false,
             seen: None,
@@ -123,6 +126,11 @@ impl Alert {
         is_settled && is_same && ancestors.is_empty()
     }
 
+    /// Whether the alert fires, or fired in the episode that is over.
+    pub(crate) fn has_fired(&self) -> bool {
+        self.record.state == AlertState::Firing || self.record.changes.last().is_some_and(|at| *at >= self.record.since)
+    }
+
     /// How much the alert says: its status, where a missing dependency is as bad as an unknown one.
     pub(crate) fn severity(&self) -> Status {
         match self.record.status {
@@ -157,6 +165,7 @@ impl Alert {
         }
         // A channel that was not yet notified of the end of the last episode is not notified of it.
         record.notified.retain(|notified| notified.event != AlertEvent::Resolved);
+        self.is_misled = false;
         (self.streak, self.lasts_until, self.awaits, self.waits_until) = (0, None, None, None);
     }
 

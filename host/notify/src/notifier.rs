@@ -33,6 +33,8 @@ struct Target {
     is_settled: bool,
     /// When the same report arrived last and was skipped.
     repeated: Option<Moment>,
+    /// Reports in a row in which something was critical while no alert about it fired.
+    unconfirmed: u32,
 }
 
 /// Decides who is notified of what, and when.

@@ -213,6 +213,7 @@ impl Run {
         self.world.restart();
         self.world.apply(Input::Silences(self.silences.clone()));
         // Reports in a row are counted in memory only: the count begins again, but for the first report of an alert.
+        self.naive.unconfirmed.clear();
         for told in self.naive.told.values_mut() {
             told.streak = if told.is_firing { 0 } else { told.streak.min(1) };
             if told.streak > 0 {

@@ -53,6 +53,8 @@ fn two_reports_confirm_and_two_end_an_alert() {
     assert_eq!(world.state(&subject), Some(AlertState::Firing));
     world.observe("a", &[("db", Unknown)]);
     world.observe("a", &[("db", Warning)]);
+    assert_eq!(world.state(&subject), Some(AlertState::Firing), "it was not seen between them");
+    world.observe("a", &[("db", Warning)]);
     assert_eq!(world.state(&subject), Some(AlertState::Resolved));
     world.advance(300);
     let last = world.heard.last().unwrap();

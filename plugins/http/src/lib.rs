@@ -60,11 +60,7 @@ polliwog_sdk::register!(Http);
 
 fn answered(settings: &Settings, Answered { response, is_secure, stopped }: &Answered) -> Report {
     let mut report: Report = [status(settings, response, stopped.as_deref())].into_iter().collect();
-    if settings.is_unchanged(response.status()) {
-        report.keep("body");
-    } else {
-        report.dependencies.extend(body(settings, response));
-    }
+    report.dependencies.extend(body(settings, response));
     report.dependencies.extend(latency(settings, response.latency()));
     let session = is_secure.then(|| response.tls()).flatten();
     let found = session.and_then(|session| certificate(settings, &session, clock::now()));

@@ -71,7 +71,8 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answere
             let shown: Vec<String> = way.iter().chain([&next]).map(|url| shortened(url)).collect();
             return answered(response, Some(format!("{how}: {}", shown.join(" → "))));
         }
-        let keeps_secrets = hop.keeps_secrets && keeps_secrets(&target.url, &next);
+        // A server that was asked over TLS does not choose to be asked without, also where the first request was.
+        let keeps_secrets = hop.keeps_secrets && keeps_secrets(&target.url, &next) && keeps_secrets(&hop.url, &next);
         if !keeps_secrets && method == HttpMethod::Post && settings.body.as_deref().is_some_and(http::has_reference) {
             let why = format!("its redirect to {} is not followed, because the body has secrets", shortened(&next));
             return answered(response, Some(why));
@@ -101,6 +102,11 @@ fn keeps_secrets(from: &str, to: &str) -> bool {
         name.map(str::to_ascii_lowercase)
     };
     host(from).is_some_and(|from| Some(from) == host(to)) && (to.starts_with("https:") || from.starts_with("http:"))
+}
+
+/// Whether a header says as whom this host asks, also if its value is written in the configuration.
+fn is_credential(name: &str) -> bool {
+    ["authorization", "cookie", "proxy-authorization"].iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
 /// Removes a user and a password from a URL: a server does not choose as whom this host logs in.
@@ -139,7 +145,8 @@ fn request(settings: &Settings, hop: &Hop) -> Request {
         HttpMethod::Post => "POST",
     };
     let mut request = Request::new(method_on_wire, path);
-    let headers = settings.headers.iter().filter(|(_, value)| keeps_secrets || !http::has_reference(value));
+    let is_secret = |name: &str, value: &str| is_credential(name) || http::has_reference(value);
+    let headers = settings.sent_headers().filter(|(name, value)| keeps_secrets || !is_secret(name, value));
     if let Some(secret) = settings.basic_auth.as_ref().filter(|_| keeps_secrets) {
         request = request.header("authorization", format!("Basic {}", http::basic(secret)));
     }

@@ -79,15 +79,23 @@ impl Default for Settings {
     }
 }
 
+fn is_condition(name: &str) -> bool {
+    CONDITIONS.iter().any(|condition| name.eq_ignore_ascii_case(condition))
+}
+
 impl Settings {
     pub(crate) fn expects(&self, status: u16) -> bool {
         self.expected_status.iter().any(|expected| expected.matches(status)) || self.is_unchanged(status)
     }
 
     /// Returns whether a status is the answer to a condition in the configured headers: nothing has changed.
-    pub(crate) fn is_unchanged(&self, status: u16) -> bool {
-        let is_condition = |name: &String| CONDITIONS.iter().any(|condition| name.eq_ignore_ascii_case(condition));
-        status == NOT_MODIFIED && self.headers.keys().any(is_condition)
+    fn is_unchanged(&self, status: u16) -> bool {
+        status == NOT_MODIFIED && self.sent_headers().any(|(name, _)| is_condition(name))
+    }
+
+    /// The configured headers that are sent. Where the body is checked, it is needed each time.
+    pub(crate) fn sent_headers(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.headers.iter().filter(|(name, _)| !(self.checks_body() && is_condition(name)))
     }
 
     pub(crate) fn checks_body(&self) -> bool {

@@ -156,13 +156,19 @@ impl Comparison {
         })
     }
 
+    /// The texts, numbers and booleans to compare with.
+    fn scalars(&self) -> impl Iterator<Item = &Scalar> {
+        let single = [&self.equals, &self.not_equals, &self.contains, &self.excludes];
+        let listed = [&self.one_of, &self.none_of];
+        single.into_iter().flatten().chain(listed.into_iter().flatten().flatten())
+    }
+
     fn is_empty(&self) -> bool {
         let numbers = [self.less_than, self.at_most, self.more_than, self.at_least];
-        let scalars = [&self.equals, &self.not_equals, &self.contains, &self.excludes];
         numbers.iter().all(Option::is_none)
-            && scalars.iter().all(|scalar| scalar.is_none())
             && self.one_of.is_none()
             && self.none_of.is_none()
+            && self.scalars().next().is_none()
             && self.matches.is_none()
     }
 
@@ -184,6 +190,10 @@ impl Comparison {
         let text = found.to_js()?;
         let lower = text.to_lowercase();
         let is = |scalar: &Scalar| scalar.is(found, &lower);
+        // A number that JSON does not have says nothing, unless the comparison is with that.
+        if text.trim().parse::<f64>().is_ok_and(|number| !number.is_finite()) && !self.scalars().any(is) {
+            return None;
+        }
         let has = |scalar: &Scalar| has(found, &lower, scalar);
         holds &= self.equals.as_ref().is_none_or(is) && !self.not_equals.as_ref().is_some_and(is);
         holds &= self.one_of.as_ref().is_none_or(|list| list.iter().any(is));
@@ -277,6 +287,12 @@ mod tests {
             (r#"{"field":"v","lessThan":50}"#, r#""low""#, None),
             (r#"{"field":"v","lessThan":50}"#, r#""NaN""#, None),
             (r#"{"field":"v","lessThan":50}"#, "true", None),
+            (r#"{"field":"v","notEquals":5}"#, r#""NaN""#, None),
+            (r#"{"field":"v","noneOf":["DOWN"]}"#, r#""-Infinity""#, None),
+            (r#"{"field":"v","excludes":"down"}"#, r#""1e400""#, None),
+            (r#"{"field":"v","matches":"."}"#, r#""NaN""#, None),
+            (r#"{"field":"v","equals":"nan"}"#, r#""NaN""#, Some(true)),
+            (r#"{"field":"v","notEquals":"NaN"}"#, r#""nan""#, Some(false)),
             (r#"{"field":"v","atMost":50}"#, "50", Some(true)),
             (r#"{"field":"v","moreThan":0}"#, "0", Some(false)),
             (r#"{"field":"v","atLeast":0,"lessThan":10}"#, "0", Some(true)),

@@ -312,9 +312,12 @@ fn word(text: &str) -> Option<Status> {
 }
 
 /// Words in the texts of services that fail. Not all are statuses of a health endpoint.
-const OF_FAILURE: [&str; 28] = [
+const OF_FAILURE: [&str; 41] = [
+    "aborted",
+    "blocked",
     "broken",
     "crashed",
+    "crashloopbackoff",
     "dead",
     "degraded",
     "denied",
@@ -328,14 +331,23 @@ const OF_FAILURE: [&str; 28] = [
     "failing",
     "failure",
     "inactive",
+    "killed",
     "ko",
     "lost",
+    "maintenance",
     "major_outage",
     "nok",
     "offline",
+    "oom",
     "outage",
     "partial_outage",
+    "paused",
+    "pending",
+    "problem",
+    "restarting",
+    "starting",
     "stopped",
+    "stopping",
     "suspended",
     "timeout",
     "unavailable",
@@ -343,12 +355,13 @@ const OF_FAILURE: [&str; 28] = [
     "unreachable",
 ];
 /// Parts of the messages of programs about a failure.
-const OF_MESSAGES: [&str; 9] = [
+const OF_MESSAGES: [&str; 10] = [
     "cannot connect",
     "could not",
     "econn",
     "exception",
     "failed to",
+    "no connection",
     "refused",
     "timed out",
     "unable to",
@@ -366,17 +379,21 @@ fn tells_of_failure(value: &Node<'_>, has_root: bool) -> bool {
     match value {
         Node::Text(text) => {
             word(text).is_some_and(|status| status != Status::Ok)
-                || (has_root && describes_failure(&text.to_lowercase()))
+                || (has_root && (describes_failure(&text.to_lowercase()) || text.parse().is_ok_and(is_error)))
         }
         Node::Bool(is_ok) => has_root && !is_ok,
-        // A status of HTTP.
-        Node::Number(number) => has_root && number.as_u64().is_some_and(|status| (400..600).contains(&status)),
+        Node::Number(number) => has_root && number.as_u64().is_some_and(is_error),
         Node::List(items) => items.iter().any(|item| match item {
             Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value, has_root)),
             item => tells_of_failure(item, has_root),
         }),
         _ => false,
     }
+}
+
+/// Whether a number is a status of HTTP for an error.
+fn is_error(number: u64) -> bool {
+    (400..600).contains(&number)
 }
 
 fn describes_failure(text: &str) -> bool {

@@ -8,10 +8,11 @@ use std::fmt;
 /// Most values of one field that are read.
 const MOST: usize = 16;
 
-/// Reads the health of an item. A value that is neither an object nor a list is the state. `None` if it cannot be read.
+/// Reads the health of an item. A value that is neither an object nor a list is the state. `None` if it cannot be read,
+/// or has other fields only.
 pub(crate) fn health(raw: &RawValue) -> Option<Health<'_>> {
     match raw.get().as_bytes().first() {
-        Some(b'{') => serde_json::from_str(raw.get()).ok(),
+        Some(b'{') => serde_json::from_str(raw.get()).ok().filter(|health: &Health<'_>| health.says(raw)),
         Some(b'[') => None,
         _ => Some(Health { state: Some(raw), ..Health::default() }),
     }
@@ -84,6 +85,12 @@ pub(crate) struct Health<'a> {
 }
 
 impl<'a> Health<'a> {
+    /// Whether it has a field that is known, or none at all.
+    fn says(&self, raw: &RawValue) -> bool {
+        [self.state, self.code, self.latency, self.skipped].iter().any(Option::is_some)
+            || raw.get()[1..].trim_start().starts_with('}')
+    }
+
     fn get(&self, part: Part) -> Option<&'a RawValue> {
         match part {
             Part::State => self.state,

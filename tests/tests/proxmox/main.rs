@@ -97,7 +97,7 @@ async fn of_one_name_twice_the_worst_counts() {
     for (product, failed) in [
         ("pve", ["node/pve1", "guest/101", "storage/nfs-backup", "ha/service/vm:100"].as_slice()),
         ("pbs", ["datastore/archive"].as_slice()),
-        ("pmg", ["service/postfix", "service/pmg-smtp-filter"].as_slice()),
+        ("pmg", ["service/clamav-daemon", "service/pmg-smtp-filter"].as_slice()),
     ] {
         let bench = Bench::new(product).await;
         let (last, first) = (bench.report("twins").await, bench.report("twins-first").await);

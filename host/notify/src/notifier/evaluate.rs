@@ -35,6 +35,11 @@ impl Notifier {
             self.unsettle_dependents(subject);
             self.await_parent(subject, now);
         }
+        let Some(by) = self.alerts.get(subject).map(|alert| alert.record.suppressed_by.as_ref()) else { return };
+        let is_misled = by.is_some_and(|by| self.alerts.get(by).is_none_or(|by| !by.is_open() && !by.has_fired()));
+        if let Some(alert) = self.alerts.get_mut(subject).filter(|_| is_misled) {
+            alert.is_misled = true;
+        }
         let Some(alert) = self.alerts.get(subject) else { return };
         let (suppressed, silenced) = match alert.is_open() {
             true => (self.suppressor(subject, alert), self.silencer(alert)),
@@ -103,7 +108,7 @@ impl Notifier {
         // An alert that says less than this one, for example that something is unknown, does not explain it.
         let least = alert.severity();
         let is_open = |subject: &Subject| {
-            self.alerts.get(subject).is_some_and(|other| other.is_open() && other.severity() >= least)
+            self.alerts.get(subject).is_some_and(|other| can_explain(alert, other) && other.severity() >= least)
         };
         if subject.dependency_name().is_some() {
             let itself = Subject::Target(target.clone());
@@ -117,13 +122,13 @@ impl Notifier {
         }
         self.needs.of(target).iter().find_map(|(needed, dependency)| match dependency {
             Some(dependency) => Some(Subject::dependency(needed, dependency.as_str())).filter(is_open),
-            None => self.down(needed),
+            None => self.down(needed, alert),
         })
     }
 
-    /// Returns the alert that says that nothing of a target works.
-    fn down(&self, target: &TargetId) -> Option<Subject> {
-        let open = |subject: &&Subject| self.alerts.get(*subject).is_some_and(Alert::is_open);
+    /// Returns the alert that says that nothing of a target works, and explains another one.
+    fn down(&self, target: &TargetId, explained: &Alert) -> Option<Subject> {
+        let open = |subject: &&Subject| self.alerts.get(*subject).is_some_and(|other| can_explain(explained, other));
         let itself = Subject::Target(target.clone());
         // An empty report explains nothing.
         let is_unreachable = self.alerts.get(&itself).is_some_and(|alert| alert.record.status == Status::Critical);
@@ -277,6 +282,11 @@ impl Notifier {
             && alert.last_notified(channel).is_some_and(|notified| notified.event == AlertEvent::Firing);
         if is_repeated { alert.notified_at(channel).map(|at| at.after(interval)) } else { None }
     }
+}
+
+/// Whether an alert is in a state in which it can explain another one.
+fn can_explain(alert: &Alert, other: &Alert) -> bool {
+    if alert.is_misled { other.record.state == AlertState::Firing } else { other.is_open() }
 }
 
 /// When a route applies to an alert that fires, if that depends on an acknowledgement.

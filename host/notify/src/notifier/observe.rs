@@ -48,8 +48,9 @@ impl Notifier {
             if let Some(same) = held.as_ref().filter(|held| held.spec.traits == spec.traits) {
                 spec.traits = same.spec.traits.clone();
             }
+            let unconfirmed = held.as_ref().filter(|_| spec.is_enabled).map_or(0, |held| held.unconfirmed);
             let is_down = spec.is_enabled && held.map_or(spec.was_down, |held| held.is_down);
-            let target = Target { spec, is_down, is_settled: false, repeated: None };
+            let target = Target { spec, is_down, is_settled: false, repeated: None, unconfirmed };
             self.targets.insert(target.spec.id.clone(), target);
         }
         for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
@@ -123,6 +124,8 @@ impl Notifier {
             Health::Unhealthy(_) | Health::Healthy | Health::Skipped | Health::Gone => None,
         };
         let mut findings = reading.findings();
+        let is_critical = findings.iter().any(|finding| finding.health == Health::Unhealthy(Status::Critical));
+        self.count_unconfirmed(target, is_critical);
         findings.retain(|finding| proof(finding.health).is_some());
         findings.sort_unstable_by_key(|finding| finding.dependency);
         let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
@@ -156,6 +159,17 @@ impl Notifier {
         if std::mem::replace(&mut held.is_down, is_down) != is_down {
             self.unsettle_dependents(&Subject::Target(target.clone()));
         }
+    }
+
+    /// Counts the reports of a target in which something is critical, and each time something else.
+    fn count_unconfirmed(&mut self, target: &TargetId, is_critical: bool) {
+        let fires = |subject: &Subject| {
+            let is_firing = |alert: &Alert| alert.record.state == AlertState::Firing;
+            subject.dependency_name().is_some() && self.alerts.get(subject).is_some_and(is_firing)
+        };
+        let is_confirmed = self.subjects_of(target).any(fires);
+        let Some(held) = self.targets.get_mut(target) else { return };
+        held.unconfirmed = if is_critical && !is_confirmed { held.unconfirmed + 1 } else { 0 };
     }
 
     /// The target was polled: it can be, and its report has dependencies or, if `empty` says why, has none.
@@ -224,6 +238,10 @@ impl Notifier {
     fn lose_sight(&mut self, subject: &Subject, message: Option<&str>, proof: Proof, now: Now) {
         let Some(alert) = self.alerts.get_mut(subject) else { return };
         let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
+        if alert.record.state == AlertState::Firing {
+            // It is not seen to recover.
+            alert.streak = 0;
+        }
         if let Proof::Lasting(long) = proof {
             let at = alert.confirm_at(now.moment.after(long));
             self.timers.extend(at.map(|at| (at, subject.clone())));
@@ -361,7 +379,12 @@ impl Notifier {
         let more = u32::from(is_starting);
         let confirm = match sign.proof {
             Proof::Certain => Some(1 + more),
-            Proof::Reports => Some(self.confirm(subject, sign.status) + more),
+            Proof::Reports => Some(self.confirm(subject, sign.status) + more).map(|confirm| {
+                // A target of which always something is critical, and each time something else, is broken.
+                let unconfirmed =
+                    subject.target().and_then(|id| self.targets.get(id)).map_or(0, |held| held.unconfirmed);
+                if unconfirmed >= 2 * confirm { 1 } else { confirm }
+            }),
             Proof::Lasting(_) => None,
         };
         let grace = self.started.moment.after(self.settings.startup_grace);
@@ -419,7 +442,7 @@ impl Notifier {
         if is_stored {
             self.changed.insert(subject.clone());
         }
-        if was == AlertState::Resolved || is_graver || was_out_of_sight {
+        if was == AlertState::Resolved || is_graver || was_out_of_sight || fires_now {
             self.unsettle_dependents(subject);
         }
         if fires_now {

@@ -28,6 +28,8 @@ pub(crate) struct Told {
 #[derive(Default)]
 pub(crate) struct Naive {
     pub(crate) told: BTreeMap<Subject, Told>,
+    /// The reports in a row of each target in which something was critical, while no alert about it fired.
+    pub(crate) unconfirmed: BTreeMap<TargetId, u32>,
 }
 
 impl Naive {
@@ -68,6 +70,11 @@ impl Naive {
             false => self.count(itself, false, REPORTS),
         }
         let since_start = now.since(Timestamp::from_millis(START));
+        let is_critical = report.statuses.values().any(|status| *status == Status::Critical);
+        let fires = DEPENDENCIES.iter().any(|name| self.is_firing(&Subject::dependency(target, *name)));
+        let unconfirmed = self.unconfirmed.entry(target.clone()).or_default();
+        *unconfirmed = if is_critical && !fires { *unconfirmed + 1 } else { 0 };
+        let needed = if *unconfirmed >= 2 * REPORTS { 1 } else { REPORTS };
         for name in DEPENDENCIES {
             let subject = Subject::dependency(target, name);
             match report.statuses.get(name) {
@@ -84,9 +91,13 @@ impl Naive {
                     self.lose(subject, is_said, now);
                 }
                 Some(Status::Unknown) => {
+                    if let Some(told) = self.told.get_mut(&subject).filter(|told| told.is_firing) {
+                        told.streak = 0;
+                    }
                     self.lose(subject, true, now);
                 }
-                Some(status) => self.count(subject, *status == Status::Critical, REPORTS),
+                Some(Status::Critical) => self.count(subject, true, needed),
+                Some(_) => self.count(subject, false, REPORTS),
             }
         }
         self.pass(now);
@@ -117,5 +128,6 @@ impl Naive {
 
     pub(crate) fn forget(&mut self, target: &TargetId) {
         self.told.retain(|subject, _| subject.target() != Some(target));
+        self.unconfirmed.remove(target);
     }
 }

@@ -132,3 +132,52 @@ fn an_alert_of_what_is_out_of_sight_explains_nothing_before_it_is_confirmed() {
     world.advance(60);
     assert_eq!(world.news(), heard(&[("app/db", Firing)]));
 }
+
+/// A part of a target that fails and recovers in turns is never confirmed, so nobody hears of it. What else fails must
+/// not be explained by it for ever.
+#[test]
+fn what_is_never_confirmed_explains_only_once() {
+    let app = TargetSpec { depends_on: vec![(id("nas"), Some("db".to_owned()))], ..target("app") };
+    let mut world = World::new(settings(one_route()), vec![target("nas"), app]);
+    for turn in 0..6 {
+        world.observe("nas", &[("db", if turn % 2 == 0 { Critical } else { Ok })]);
+        world.observe("app", &[("db", Critical)]);
+        world.advance(10);
+    }
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("app/db", Firing)]));
+    // One that is confirmed explains again.
+    confirm(&mut world, "nas", Critical);
+    assert_eq!(
+        world.record(&Subject::dependency(&id("app"), "db")).unwrap().suppressed_by,
+        Some(Subject::dependency(&id("nas"), "db"))
+    );
+}
+
+#[test]
+fn a_target_of_which_always_something_else_fails_alerts() {
+    let mut world = world(&["a"]);
+    for turn in 0..8 {
+        let (one, other) = if turn % 2 == 0 { (Critical, Ok) } else { (Ok, Critical) };
+        let whole = Report {
+            statuses: [("one", one), ("other", other), ("all", Critical)]
+                .map(|(name, status)| (name.to_owned(), status))
+                .into(),
+            runs_on: [("all".to_owned(), vec![if turn % 2 == 0 { "one" } else { "other" }.to_owned()])].into(),
+            ..Report::default()
+        };
+        world.report("a", &whole);
+        world.advance(10);
+    }
+    world.advance(400);
+    let news = world.news();
+    assert_eq!(news, heard(&[("a/all", Firing)]));
+    let mut parts = self::world(&["a"]);
+    for turn in 0..8 {
+        let (one, other) = if turn % 2 == 0 { (Critical, Ok) } else { (Ok, Critical) };
+        parts.observe("a", &[("one", one), ("other", other)]);
+        parts.advance(10);
+    }
+    parts.advance(400);
+    assert!(!parts.news().is_empty(), "something is critical all the time");
+}

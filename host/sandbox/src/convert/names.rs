@@ -99,8 +99,11 @@ fn is_skipped(dependency: &poller::Dependency) -> bool {
     dependency.flags.contains(poller::DependencyFlags::SKIPPED)
 }
 
+/// Characters that join others, as emoji and some scripts need them. They mean nothing at the ends of a name.
+const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];
+
 /// Returns the plain form of a name; `None` if it is plain already. Invisible characters are removed, control
-/// characters are replaced by spaces, and spaces around it are removed. A long name is cut, and the hash of the whole
+/// characters are replaced by spaces, and spaces and joiners around it are removed. A long name is cut, and the hash of the whole
 /// is added, so that two long names with the same beginning stay different. The plain form of a plain name is the
 /// name itself.
 fn plain(name: &str) -> Option<String> {
@@ -110,7 +113,7 @@ fn plain(name: &str) -> Option<String> {
     }
     let visible = name.chars().filter(|c| !model::is_invisible(*c));
     let spaced: String = visible.map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let mut plain = spaced.trim().to_owned();
+    let mut plain = spaced.trim_matches(|c: char| c.is_whitespace() || JOINERS.contains(&c)).to_owned();
     if plain.len() > NAME {
         let hash = model::hex(&Sha256::digest(&plain)[..4]);
         let end = (0..=NAME - "… ".len() - hash.len()).rev().find(|at| plain.is_char_boundary(*at)).unwrap_or(0);

@@ -44,9 +44,11 @@ fn add_error(report: &mut Report, held: Option<&Dependency>, message: String) {
         true => format!("no part of the report is critical, but {message}"),
         false => message,
     };
-    // The message quotes words of the body, which may differ in each answer.
+    // The message quotes words of the body, which may differ in each answer with the same status.
+    let unquoted = |text: &str| text.split('"').next().map(str::to_owned);
     let said = held.filter(|held| held.status == Status::Critical && held.runs_on == critical);
-    let why = said.and_then(|held| held.error_message.clone()).unwrap_or(why);
+    let said = said.and_then(|held| held.error_message.clone()).filter(|said| unquoted(said) == unquoted(&why));
+    let why = said.unwrap_or(why);
     let wrong = Dependency { error_message: Some(why), runs_on: critical, ..answer(Status::Critical) };
     match report.dependencies.iter_mut().find(|found| found.name == NAME) {
         // A part with this name is worse than it says.

@@ -104,8 +104,15 @@ fn selection(context: &PollContext, guest: &Guest<'_>) -> Selection {
 }
 
 fn unread(context: &mut PollContext, node: &str, error: &Error) {
-    context.diagnostics.add(|| format!("the last backups of {node} are not known: {}", error.message));
-    context.report.keep(format!("backup/node/{node}"));
+    let why = format!("the last backups of {node} are not known: {}", error.message);
+    let name = format!("backup/node/{node}");
+    if context.is_known(&name) {
+        context.diagnostics.add(|| why);
+        context.report.keep(name);
+    } else {
+        let dependency = evaluated(name, "pve-backup", (Status::Unknown, Some(why)));
+        context.add(on_node(dependency, node));
+    }
 }
 
 /// Puts the newest run of each single guest into `newest`. Returns the runs of several guests, the newest first. Runs
