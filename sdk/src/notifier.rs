@@ -236,6 +236,20 @@ impl Alert {
         let known = [Event::Firing, Event::Resolved, Event::Flapping, Event::Test];
         known.into_iter().find(|event| event.as_str() == self.event).unwrap_or(Event::Repeated)
     }
+
+    /// The name of its subject for people, with its target if that is another.
+    ///
+    /// ```
+    /// # use polliwog_sdk::{Event, testing};
+    /// let alert = testing::notification(&[Event::Firing]).alerts.remove(0);
+    /// assert_eq!(alert.subject(), "Database (Shop)");
+    /// ```
+    pub fn subject(&self) -> String {
+        match self.dependency.is_some() && self.title != self.target_name {
+            true => format!("{} ({})", self.title, self.target_name),
+            false => self.title.clone(),
+        }
+    }
 }
 
 /// The texts of a notification for people, short enough for a phone.
@@ -273,7 +287,7 @@ impl Message {
             return Self { title: title(alert), lines: facts(alert, now), omitted: 0, link, status };
         }
         let line = |alert: &Alert| {
-            let name = name(alert);
+            let name = alert.subject();
             match is_over(alert) {
                 true => format!("{} {name}: {}", mark(alert), alert.summary),
                 false => format!("{} {name}: {} ({})", mark(alert), alert.summary, age(alert, now)),
@@ -328,14 +342,6 @@ fn is_over(alert: &Alert) -> bool {
     alert.event() == Event::Resolved
 }
 
-/// The name of an alert's subject, with its target if that is another.
-fn name(alert: &Alert) -> String {
-    match alert.dependency.is_some() && alert.title != alert.target_name {
-        true => format!("{} ({})", alert.title, alert.target_name),
-        false => alert.title.clone(),
-    }
-}
-
 fn mark(alert: &Alert) -> &'static str {
     match (alert.event(), alert.status) {
         (Event::Resolved, _) => "✓",
@@ -345,7 +351,7 @@ fn mark(alert: &Alert) -> &'static str {
 }
 
 fn title(alert: &Alert) -> String {
-    let (name, status) = (name(alert), alert.status.as_str());
+    let (name, status) = (alert.subject(), alert.status.as_str());
     match alert.event() {
         Event::Firing => format!("{}{}: {name}", status[..1].to_uppercase(), &status[1..]),
         Event::Repeated => format!("Still {status}: {name}"),

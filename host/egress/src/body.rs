@@ -72,9 +72,9 @@ pub(crate) async fn read(
         let is_compressed = decoding.is_compressed();
         if is_complete {
             body.add(&decoding.finish()?).await?;
-            if let Some(guessed) = decoding.guessed(&body.bytes) {
-                body.replace(&guessed).await?;
-            }
+        }
+        if let Some(guessed) = decoding.guessed(&body.bytes, is_complete) {
+            body.replace(&guessed).await?;
         }
         if is_compressed {
             headers.remove(CONTENT_ENCODING);

@@ -13,6 +13,8 @@ use std::io::{self, Write};
 const STEP: usize = 1 << 10;
 /// The bytes at the beginning of a text in which it can state its character set (HTML, section 4.2.5.4).
 const PROLOGUE: usize = 1 << 10;
+/// The bytes that a text without zeros has at least if it is UTF-8 and not UTF-16.
+const CLEAR: usize = 16;
 /// The length of the longest byte order mark.
 const MARK: usize = 3;
 /// The encodings that are known and not decoded. Every other word is no encoding: servers write character sets and
@@ -48,9 +50,9 @@ enum Text {
         bytes: Vec<u8>,
         kind: Kind,
     },
-    /// UTF-8. If that is not stated, it can be windows-1252, which was usual.
+    /// UTF-8. If it is not, which is known at its end only, it is in the other character set.
     Utf8 {
-        is_stated: bool,
+        other: Option<&'static Encoding>,
     },
     Converted(Box<Decoder>),
 }
@@ -123,10 +125,12 @@ impl Decoding {
         Ok(self.text.convert(rest.into(), true).into_owned())
     }
 
-    /// Returns a whole body in UTF-8 if it is a text that does not say which character set it has, and is not UTF-8.
-    pub(crate) fn guessed(&self, body: &[u8]) -> Option<Vec<u8>> {
-        let is_guessed = matches!(self.text, Text::Utf8 { is_stated: false }) && str::from_utf8(body).is_err();
-        is_guessed.then(|| WINDOWS_1252.decode_without_bom_handling(body).0.into_owned().into_bytes())
+    /// Returns a body in UTF-8 if it is a text in another character set. One that is not complete may end within a
+    /// character.
+    pub(crate) fn guessed(&self, body: &[u8], is_complete: bool) -> Option<Vec<u8>> {
+        let Text::Utf8 { other: Some(other) } = self.text else { return None };
+        let is_other = str::from_utf8(body).is_err_and(|error| is_complete || error.error_len().is_some());
+        is_other.then(|| other.decode_without_bom_handling(body).0.into_owned().into_bytes())
     }
 
     fn decompress(&mut self, mut part: &[u8]) -> io::Result<Vec<u8>> {
@@ -246,6 +250,7 @@ impl Text {
                 let needed = match kind {
                     // A document may state its character set further on.
                     Kind { stated: None, format: Format::Html | Format::Xml } => PROLOGUE,
+                    Kind { stated: Some(stated), .. } if is_utf16(stated) => PROLOGUE,
                     Kind { .. } => MARK,
                 };
                 let begin = if bytes.is_empty() { part } else { [bytes.as_slice(), &part].concat().into() };
@@ -268,6 +273,14 @@ impl Text {
 }
 
 impl Kind {
+    /// Whether the beginning of a text is UTF-8, perhaps with an incomplete character at its end, and not by chance.
+    fn is_utf8_so_far(self, begin: &[u8]) -> bool {
+        let is_whole = str::from_utf8(begin).map_or_else(|error| error.error_len().is_none(), |_| true);
+        // Some words of Chinese in UTF-16 are words in ASCII.
+        let is_clear = matches!(self.format, Format::Html | Format::Xml | Format::Json) || begin.len() >= CLEAR;
+        is_whole && is_clear && !begin.contains(&0)
+    }
+
     /// Returns the conversion of a text that begins with these bytes, and the length of its byte order mark. The mark
     /// is more reliable than what a server states (Encoding Standard, section 6).
     fn of(self, begin: &[u8]) -> (Text, usize) {
@@ -276,10 +289,16 @@ impl Kind {
             None => (self.stated.or_else(|| self.format.stated_in(begin)), 0),
         };
         let text = match encoding {
-            None => Text::Utf8 { is_stated: !matches!(self.format, Format::Html | Format::Plain) },
-            Some(encoding) if encoding == UTF_8 => Text::Utf8 { is_stated: true },
-            // Many servers declare it for every text, also for UTF-8.
-            Some(encoding) if encoding == WINDOWS_1252 => Text::Utf8 { is_stated: false },
+            None if matches!(self.format, Format::Html | Format::Plain) => Text::Utf8 { other: Some(WINDOWS_1252) },
+            None => Text::Utf8 { other: None },
+            Some(encoding) if encoding == UTF_8 => Text::Utf8 { other: None },
+            // Every text in UTF-16 with markup, digits or blanks has bytes that are zero.
+            Some(encoding) if mark == 0 && is_utf16(encoding) && self.is_utf8_so_far(begin) => {
+                Text::Utf8 { other: None }
+            }
+            // Many servers declare one character set for every text, also for UTF-8. A text with one byte for each letter is
+            // not UTF-8 by chance.
+            Some(encoding) if encoding.is_single_byte() => Text::Utf8 { other: Some(encoding) },
             Some(encoding) => Text::Converted(Box::new(encoding.new_decoder_without_bom_handling())),
         };
         (text, mark)
@@ -311,6 +330,10 @@ impl Format {
         // A document in UTF-16 cannot state it in ASCII.
         Encoding::for_label(label.as_bytes()).filter(|stated| ![UTF_16BE, UTF_16LE].contains(stated))
     }
+}
+
+fn is_utf16(encoding: &Encoding) -> bool {
+    encoding == UTF_16LE || encoding == UTF_16BE
 }
 
 /// Returns the value of `name=value` in a tag, in quotes or without.

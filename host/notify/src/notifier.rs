@@ -4,6 +4,7 @@
 mod evaluate;
 mod flush;
 mod observe;
+mod sight;
 mod standby;
 
 pub use flush::LISTED;

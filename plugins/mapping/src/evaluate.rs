@@ -4,6 +4,7 @@ use crate::comparison::{Field, Severity};
 use crate::path::{Found, Path};
 use crate::settings::{Fields, Mapping};
 use crate::tree::Node;
+use crate::words::{severity, tells_of_failure, tells_of_success, word};
 use polliwog_sdk::prelude::*;
 use std::collections::BTreeSet;
 
@@ -31,10 +32,9 @@ pub(crate) fn report(mapping: &Mapping, body: &Node<'_>) -> Result<Report, CallE
         let overall = found.overall(path, body);
         found.dependencies.push(overall);
     }
-    let Reading { dependencies, warnings, gone, .. } = found;
+    let Reading { dependencies, warnings, .. } = found;
     let mut report: Report = dependencies.into_iter().collect();
     report.warnings = warnings.into_iter().collect();
-    gone.into_iter().for_each(|name| report.remove(name));
     Ok(report)
 }
 
@@ -83,8 +83,6 @@ struct Reading<'m> {
     overall: Option<&'m str>,
     dependencies: Vec<Dependency>,
     warnings: BTreeSet<String>,
-    /// Members that say nothing of a status, and may have said so before.
-    gone: Vec<String>,
     /// Whether the elements are at a place of their own, and not the members of the whole body.
     has_root: bool,
 }
@@ -93,6 +91,7 @@ impl Reading<'_> {
     /// Reads the elements at a root.
     fn read(&mut self, root: &Path, fields: &Fields, body: &Node<'_>) -> Result<(), CallError> {
         let mut is_found = false;
+        let mut others = Vec::new();
         self.has_root = !root.is_empty();
         root.each(body, &mut |found| match found {
             Found::Value(Node::List(items)) => {
@@ -112,12 +111,19 @@ impl Reading<'_> {
                 let key = root.steps.last().map_or("status", String::as_str);
                 self.take(fields, Item { place: Place::Key(0, key), value });
             }
+            Found::Value(value) if !value.is_null() => others.push(value),
             _ => {}
         });
-        match is_found {
-            true => Ok(()),
-            false => Err(shape(not_found(root, body))),
+        if !is_found {
+            return Err(shape(not_found(root, body)));
         }
+        // The key is repeated, with values of several kinds.
+        let key = root.steps.last().map_or("status", String::as_str);
+        for value in others {
+            let why = format!("it is {}, and neither an array nor an object", shortened(&value.to_json()));
+            self.dependencies.push(Dependency::unknown(key, why));
+        }
+        Ok(())
     }
 
     /// Reads a member of an object: one dependency, or one for each element of its array of objects, as in the draft
@@ -154,7 +160,7 @@ impl Reading<'_> {
         if matches!(place, Place::Key(_, key) if !self.has_root && self.overall == Some(key)) {
             return;
         }
-        if let (Place::Key(..), Some(Status::Ok)) = (place, value.as_text().and_then(word)) {
+        if matches!(place, Place::Key(..)) && value.as_text().is_some_and(tells_of_success) {
             // It was reported while its word was another one.
             return self.dependencies.push(Dependency::ok(place.name()));
         }
@@ -168,9 +174,8 @@ impl Reading<'_> {
         if tells_of_failure(value, self.has_root) || is_severe() {
             let why = format!("it is {}, and not a JSON object with a status", shortened(&value.to_json()));
             self.dependencies.push(Dependency::unknown(place.name(), why));
-        } else if let (Place::Key(..), false) = (place, value.is_null()) {
-            self.gone.push(place.name());
         }
+        // One that was a dependency before is missing now: nothing says that it was removed.
     }
 
     fn dependency(&mut self, fields: &Fields, Item { place, value }: Item<'_, '_>) -> Dependency {
@@ -288,120 +293,6 @@ fn not_found(root: &Path, body: &Node<'_>) -> String {
         false => format!("there is no array or object at the mapping's root {:?} in the body", root.written),
     };
     format!("{place} ({hint})")
-}
-
-fn severity(text: &str) -> Option<Status> {
-    match text {
-        "0" => Some(Status::Ok),
-        "1" => Some(Status::Warning),
-        "2" => Some(Status::Critical),
-        text => word(text),
-    }
-}
-
-/// Converts a word of a health endpoint: those of Depsera, Spring Boot, ASP.NET, and the draft
-/// draft-inadarei-api-health-check-06 (pass, warn, fail).
-fn word(text: &str) -> Option<Status> {
-    match text.trim().to_lowercase().as_str() {
-        "ok" | "up" | "healthy" | "pass" | "passing" | "green" | "true" => Some(Status::Ok),
-        "warn" | "warning" | "degraded" | "yellow" => Some(Status::Warning),
-        "error" | "critical" | "crit" | "down" | "unhealthy" | "fail" | "failed" | "failing" | "failure" | "fatal"
-        | "red" | "out_of_service" | "false" => Some(Status::Critical),
-        _ => None,
-    }
-}
-
-/// Words in the texts of services that fail. Not all are statuses of a health endpoint.
-const OF_FAILURE: [&str; 41] = [
-    "aborted",
-    "blocked",
-    "broken",
-    "crashed",
-    "crashloopbackoff",
-    "dead",
-    "degraded",
-    "denied",
-    "disconnected",
-    "down",
-    "err",
-    "error",
-    "expired",
-    "fail",
-    "failed",
-    "failing",
-    "failure",
-    "inactive",
-    "killed",
-    "ko",
-    "lost",
-    "maintenance",
-    "major_outage",
-    "nok",
-    "offline",
-    "oom",
-    "outage",
-    "partial_outage",
-    "paused",
-    "pending",
-    "problem",
-    "restarting",
-    "starting",
-    "stopped",
-    "stopping",
-    "suspended",
-    "timeout",
-    "unavailable",
-    "unhealthy",
-    "unreachable",
-];
-/// Parts of the messages of programs about a failure.
-const OF_MESSAGES: [&str; 10] = [
-    "cannot connect",
-    "could not",
-    "econn",
-    "exception",
-    "failed to",
-    "no connection",
-    "refused",
-    "timed out",
-    "unable to",
-    "unreachable",
-];
-/// Words that say so if nothing else is there.
-const ALONE: [&str; 2] = ["no", "unknown"];
-/// The longest text that can be a status, in bytes. Others are addresses and descriptions.
-const LONGEST_STATUS: usize = 32;
-
-/// Whether a value that is not an object says that something is not ok, or one in a list does, perhaps of lists. Among
-/// the members of a whole body, only the words of health endpoints say so: others may be descriptions, and false may be
-/// any switch.
-fn tells_of_failure(value: &Node<'_>, has_root: bool) -> bool {
-    match value {
-        Node::Text(text) => {
-            word(text).is_some_and(|status| status != Status::Ok)
-                || (has_root && (describes_failure(&text.to_lowercase()) || text.parse().is_ok_and(is_error)))
-        }
-        Node::Bool(is_ok) => has_root && !is_ok,
-        Node::Number(number) => has_root && number.as_u64().is_some_and(is_error),
-        Node::List(items) => items.iter().any(|item| match item {
-            Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value, has_root)),
-            item => tells_of_failure(item, has_root),
-        }),
-        _ => false,
-    }
-}
-
-/// Whether a number is a status of HTTP for an error.
-fn is_error(number: u64) -> bool {
-    (400..600).contains(&number)
-}
-
-fn describes_failure(text: &str) -> bool {
-    let text = text.trim();
-    let is_short = text.len() <= LONGEST_STATUS && !text.starts_with("no ");
-    let mut words = text.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
-    let is_word = is_short && (text.starts_with("not ") || words.any(|word| OF_FAILURE.contains(&word)));
-    is_word || ALONE.contains(&text) || OF_MESSAGES.iter().any(|part| text.contains(part))
 }
 
 /// The worst of the values at a path: several, if a key is repeated.

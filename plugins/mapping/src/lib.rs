@@ -25,6 +25,7 @@ mod evaluate;
 mod path;
 mod settings;
 mod tree;
+mod words;
 
 use polliwog_sdk::prelude::*;
 use settings::Mapping;

@@ -7,6 +7,7 @@
 
 use jiff::Timestamp;
 use polliwog_sdk::notifier_prelude::*;
+use std::time::Duration;
 
 /// The plugin for kind `pagerduty`.
 pub struct PagerDuty;
@@ -33,12 +34,20 @@ impl Notifier for PagerDuty {
 
     fn send(channel: &Endpoint, _: Settings, notification: &Notification) -> Result<(), CallError> {
         let path = channel.under("v2/enqueue");
+        let mut longest = Duration::ZERO;
         for alert in &notification.alerts {
+            let left = clock::remaining();
+            // An event that is cut off may be taken all the same, and is sent again.
+            if left < longest * 2 {
+                let message = "it answers slowly, and the time of one attempt is over: the others follow";
+                return Err(CallError::transient("slow", message));
+            }
             match send(&path, alert) {
                 Ok(()) => progress::sent(alert),
                 Err(CallError::Permanent(reason)) => progress::refused(alert, reason),
                 Err(error) => return Err(error),
             }
+            longest = longest.max(left.saturating_sub(clock::remaining()));
         }
         Ok(())
     }
@@ -98,7 +107,9 @@ fn body(alert: &Alert) -> Value {
     let since = Timestamp::from_millisecond(alert.since).ok();
     let labels: Value =
         alert.labels.iter().map(|label| (label.name.clone(), Value::from(label.value.as_str()))).collect();
-    let summary = format!("{} ({}): {}", alert.title, alert.target_name, alert.summary);
+    let summary = format!("{}: {}", alert.subject(), alert.summary);
+    // An alert about Polliwog itself has no target, and an event needs a source.
+    let source = if alert.target_name.trim().is_empty() { "Polliwog" } else { &alert.target_name };
     let link = |href: &Option<String>, text: &str| href.as_ref().map(|href| json!({ "href": href, "text": text }));
     let links = [link(&alert.link, "Polliwog"), link(&alert.object_link, "source")].into_iter().flatten();
     json!({
@@ -110,7 +121,7 @@ fn body(alert: &Alert) -> Value {
         "links": links.collect::<Value>(),
         "payload": {
             "summary": summary.chars().take(SUMMARY).collect::<String>(),
-            "source": alert.target_name,
+            "source": source,
             "severity": severity,
             "timestamp": since.unwrap_or_default().to_string(),
             "component": alert.dependency,
@@ -148,5 +159,9 @@ mod tests {
         assert_eq!(body(&all[0]), expected);
         let resolve = json!({ "routing_key": "${secret.routing_key}", "event_action": "resolve", "dedup_key": "5f2a" });
         assert_eq!(body(&all[1]), resolve);
+        let own =
+            Alert { target_name: String::new(), title: "channel ops".to_owned(), dependency: None, ..all[0].clone() };
+        assert_eq!(body(&own)["payload"]["source"], "Polliwog");
+        assert_eq!(body(&own)["payload"]["summary"], "channel ops: connection refused");
     }
 }

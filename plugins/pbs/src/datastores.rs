@@ -6,7 +6,7 @@ use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
 use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds};
-use proxmox::{bytes, evaluated, item, moment, percent, worse};
+use proxmox::{bytes, complaint, evaluated, item, moment, percent, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -74,16 +74,23 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
     if stores.is_empty() && all > 0 && !settings.exclude.is_all() {
         context.warn_of_api("no datastore is checked: see datastores.include and datastores.exclude in the settings");
     }
-    let usage = usages(context, &stores, usage);
+    let mut usage = usages(context, &stores, usage);
+    // Entries without a name.
+    for (index, usage) in usage.remove("").into_iter().flatten().enumerate() {
+        let name = format!("datastore/{} of the usages", item(index));
+        let Verdict { status, why, .. } = of_usage(context, &name, &Listed::default(), &usage);
+        if status != Status::Ok {
+            context.add(evaluated(name, "pbs-datastore", (status, why)));
+        }
+    }
     let mut seen = Vec::new();
     for (name, entry) in &stores {
-        let verdict = match usage.get(name) {
-            Some(Ok(usage)) if is_unmounted(entry, usage) => unmounted(),
-            Some(Ok(usage)) => evaluate(context, name, entry, usage),
-            Some(Err(error)) => without_usage(error),
-            None if is_unmounted(entry, &Usage::default()) => unmounted(),
-            None => Verdict::of(Status::Unknown, "the server does not report its usage".to_owned()),
-        };
+        let of = usage.get(name).map_or(&[][..], Vec::as_slice);
+        let verdicts: Vec<Verdict> = of.iter().map(|usage| of_usage(context, name, entry, usage)).collect();
+        let verdict = verdicts.into_iter().reduce(Verdict::or_worse).unwrap_or_else(|| match entry {
+            entry if is_unmounted(entry, &Usage::default()) => unmounted(),
+            _ => Verdict::of(Status::Unknown, "the server does not report its usage".to_owned()),
+        });
         let verdict = match maintained(entry) {
             // A read-only datastore is in use, and may be broken or full.
             Some(maintained) if maintained.readable && usage.contains_key(name) => maintained.or_worse(verdict),
@@ -109,8 +116,17 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
     seen
 }
 
-/// The usage of each datastore, or why it is not known.
-type Usages = SortedMap<String, Result<Usage, Error>>;
+/// The usages of each datastore, or why they are not known: several, if it is listed more than once. Those without a
+/// name have an empty one.
+type Usages = SortedMap<String, Vec<Result<Usage, Error>>>;
+
+fn of_usage(context: &mut PollContext, name: &str, entry: &Listed, usage: &Result<Usage, Error>) -> Verdict {
+    match usage {
+        Ok(usage) if is_unmounted(entry, usage) => unmounted(),
+        Ok(usage) => evaluate(context, name, entry, usage),
+        Err(error) => without_usage(error),
+    }
+}
 
 /// The path for the usage of all datastores. `None` if one of them delayed it a moment ago: its disk may hang, and each
 /// such request blocks a thread of the server until the server restarts.
@@ -124,9 +140,12 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
         Some(Ok(list)) => {
             let mut usages = Usages::new();
             for usage in list {
-                let Some(Text(name)) = usage.store.get().cloned() else { continue };
-                let list = ("/status/datastore-usage", &mut context.diagnostics);
-                usages.insert_worst(name, Ok(usage), |usage| usage.as_ref().ok().map(rank), list);
+                let name = usage.store.get().map(|Text(name)| name.clone()).unwrap_or_default();
+                let of = usages.get_or_default(name.clone());
+                of.push(Ok(usage));
+                if of.len() > 1 && !name.is_empty() {
+                    context.diagnostics.repeated("/status/datastore-usage", name);
+                }
             }
             return usages;
         }
@@ -138,24 +157,16 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
     let in_use = stores.iter().filter(|(_, entry)| is_used(entry)).map(|(name, _)| name);
     let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| backoff::reason(context, name).is_some());
     let answers = context.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
-    let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
+    let read = answers.into_iter().map(|answer| vec![answer.read::<Usage>()]);
+    let mut usages: Usages = asked.into_iter().cloned().zip(read).collect();
     for (name, usage) in &usages {
-        if let Err(error) = usage {
+        if let [Err(error)] = usage.as_slice() {
             backoff::back_off(context, name, error);
         }
     }
-    usages.extend(
-        held.into_iter()
-            .map(|name| (name.clone(), Err(Error::backing_off(backoff::reason(context, name).unwrap_or_default())))),
-    );
+    let why = |name: &String| Error::backing_off(backoff::reason(context, name).unwrap_or_default());
+    usages.extend(held.into_iter().map(|name| (name.clone(), vec![Err(why(name))])));
     usages
-}
-
-/// How bad a usage is: whether the datastore fails, then its usage in percent, of which the unknown one is the worst.
-fn rank(usage: &Usage) -> (bool, f64) {
-    let number = |field: &Field<Number>| field.get().map(|Number(number)| *number);
-    let share = number(&usage.used).zip(number(&usage.total)).and_then(|(used, total)| percent(used, total));
-    (usage.error != Field::Absent, share.unwrap_or(101.0))
 }
 
 struct Verdict {
@@ -198,7 +209,7 @@ fn without_usage(error: &Error) -> Verdict {
 
 /// The maintenance mode of a datastore: `offline,message=disk swap tonight`, `read-only`.
 fn maintained(entry: &Listed) -> Option<Verdict> {
-    let Text(maintenance) = entry.maintenance.get()?;
+    let maintenance = complaint(&entry.maintenance)?;
     let (mode, message) = maintenance.split_once(',').unwrap_or((maintenance, ""));
     let mode = mode.strip_prefix("type=").unwrap_or(mode);
     let message = message.strip_prefix("message=").unwrap_or(message).trim_matches('"');
@@ -217,8 +228,8 @@ fn unmounted() -> Verdict {
 }
 
 fn evaluate(context: &mut PollContext, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
-    if let Some(Text(error)) = usage.error.get() {
-        return Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.trim()));
+    if let Some(error) = complaint(&usage.error) {
+        return Verdict::of(Status::Critical, format!("the server cannot use it: {error}"));
     }
     let diagnostics = &mut context.diagnostics;
     let mut number =

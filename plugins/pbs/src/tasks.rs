@@ -51,8 +51,14 @@ pub(crate) fn report(context: &mut PollContext) {
         if excluded || ended.is_some_and(|ended| ended < ended_after) {
             continue;
         }
+        let result = match &task.status {
+            Field::Is(Text(status)) => Ended::read(Some(status), true),
+            // The server lists those with errors.
+            Field::Absent => Ended::Failed("without a result".to_owned()),
+            Field::Odd(odd) => Ended::Failed(odd.clone()),
+        };
         // Older versions list tasks with warnings as well.
-        if let Ended::Failed(why) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
+        if let Ended::Failed(why) = result {
             let what = task.worker_type.get().map_or("a task", |Text(kind)| kind.as_str());
             let on = task.worker_id.get().map(|Text(id)| format!(" of {id}")).unwrap_or_default();
             let (times, said) = failed.get_or_default(format!("{what}{on}"));

@@ -51,8 +51,8 @@ struct Verification {
     state: Field<Text>,
 }
 
-/// Reads a verification. Of one that is not an object, a text is its state; other values are ignored, so that the other
-/// snapshots of the list count.
+/// Reads a verification. Of one that is not an object, a text is its state, and any other value but null is a state that
+/// is neither ok nor failed.
 fn verification<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verification, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
     let read = match raw.get().as_bytes().first() {
@@ -63,7 +63,8 @@ fn verification<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verificati
             let state = Text(if has_failed { "failed" } else { "repeated" }.to_owned());
             Some(Verification { state: Field::Is(state) })
         }),
-        _ => None,
+        Some(b'n') => None,
+        _ => Some(Verification { state: Field::Odd(raw.get().to_owned()) }),
     };
     Ok(read.unwrap_or_default())
 }

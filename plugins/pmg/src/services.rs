@@ -5,13 +5,15 @@ use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
 use proxmox::SortedMap;
-use proxmox::{evaluated, item, list};
+use proxmox::{Verdict, evaluated, item, list};
 use serde::Deserialize;
 use std::time::Duration;
 
 /// How often services are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "services";
+/// The dependency that is reported while no service is known.
+const ALL: &str = "service/all";
 
 /// One entry of `/nodes/N/services`.
 #[derive(Debug, Default, Deserialize)]
@@ -49,9 +51,12 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     let answers = context.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
     let mut all: SortedMap<String, Everywhere> = SortedMap::new();
     let mut whole = true;
+    let mut unread: Vec<(String, String)> = Vec::new();
     for (node, answer) in nodes.iter().zip(answers) {
         match answer.list::<Service>(&mut context.diagnostics) {
+            Ok(services) if services.is_empty() => unread.push((node.clone(), "it lists none".to_owned())),
             Ok(services) => {
+                context.was_read(&format!("the services of {node}"));
                 let mut of_node = SortedMap::new();
                 for (index, service) in services.iter().enumerate() {
                     let list = (format_args!("/nodes/{node}/services"), &mut context.diagnostics);
@@ -62,7 +67,12 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
                 }
             }
             Err(error) => {
-                context.diagnostics.add(|| format!("the services of {node} are not known: {}", error.message));
+                let name = format!("the services of {node}");
+                if context.stands(&name, &error) || !context.is_known(&name) {
+                    unread.push((node.clone(), error.message));
+                } else {
+                    context.diagnostics.add(|| format!("{name} are not known: {}", error.message));
+                }
                 whole = false;
             }
         }
@@ -72,20 +82,19 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     } else {
         context.report.keep("service/");
     }
+    for (node, why) in &unread {
+        context.mark_unknown("service/", format!("whether it runs on {node} is not known: {why}"));
+    }
+    match unread.first().filter(|_| all.is_empty()) {
+        Some((node, why)) => {
+            let why = format!("which services run on {node} is not known: {why}");
+            context.add(evaluated(ALL, "pmg-service", (Status::Unknown, Some(why))));
+        }
+        None if context.reported_before("service/").iter().any(|name| name == ALL) => context.report.remove(ALL),
+        None => {}
+    }
     for (name, service) in all {
-        let down = |nodes: &[String]| {
-            format!("it is not running on {}: check it there with \"systemctl status {}\"", list(nodes), unit(&name))
-        };
-        let verdict = if !service.down.is_empty() {
-            (Status::Critical, Some(down(&service.down)))
-        } else if !service.unknown.is_empty() {
-            (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
-        } else if !service.idle.is_empty() {
-            let elsewhere = "; in a container the host sets the clock: then exclude it with services.exclude";
-            (Status::Warning, Some(format!("{}{elsewhere}", down(&service.idle))))
-        } else {
-            (Status::Ok, None)
-        };
+        let verdict = verdict(&name, &service, &unread);
         // A service that is on no node is not missed.
         if service.up == 0 && verdict.0 == Status::Ok {
             continue;
@@ -95,6 +104,25 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
             Some(title) => dependency.with_title(title),
             None => dependency,
         });
+    }
+}
+
+/// Evaluates a service. `unread` are the nodes whose services are not known, and why.
+fn verdict(name: &str, service: &Everywhere, unread: &[(String, String)]) -> Verdict {
+    let down = |nodes: &[String]| {
+        format!("it is not running on {}: check it there with \"systemctl status {}\"", list(nodes), unit(name))
+    };
+    if !service.down.is_empty() {
+        (Status::Critical, Some(down(&service.down)))
+    } else if !service.unknown.is_empty() {
+        (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
+    } else if !service.idle.is_empty() {
+        let elsewhere = "; in a container the host sets the clock: then exclude it with services.exclude";
+        (Status::Warning, Some(format!("{}{elsewhere}", down(&service.idle))))
+    } else if let Some((node, why)) = unread.first() {
+        (Status::Unknown, Some(format!("whether it runs on {node} is not known: {why}")))
+    } else {
+        (Status::Ok, None)
     }
 }
 
@@ -131,6 +159,10 @@ impl Service {
     }
 
     fn found(&self) -> State {
+        let is_odd = |field: &Field<Text>| matches!(field, Field::Odd(_));
+        if is_odd(&self.state) || is_odd(&self.active_state) {
+            return State::Unknown;
+        }
         let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
         state(&word(&self.state), &word(&self.active_state), &word(&self.unit_state))
     }

@@ -178,19 +178,15 @@ impl<S, M: PluginMemory> PollContext<S, M> {
 
     /// Like [`PollContext::part`], for a part whose absence is already reported elsewhere (for example by its node).
     pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Error>) -> Option<T> {
-        let now = self.memory.now();
         let error = match read {
             Ok(read) => {
-                self.memory.missed.remove(name);
-                self.memory.read.renew(name, (), now, LONG);
+                self.was_read(name);
                 return Some(read);
             }
             Err(error) => error,
         };
-        let since = self.memory.missed.get(name, now).copied().unwrap_or(now);
-        self.memory.missed.renew(name, since, now, LONG);
         let mut kept = members.to_vec();
-        if error.permanent || now.saturating_sub(since) >= STANDS_MS {
+        if self.stands(name, &error) {
             for member in members {
                 let why = format!("it cannot be checked: see {name:?}");
                 if self.due.covers(member) {
@@ -213,6 +209,23 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         None
     }
 
+    /// Notes that something could be read. Returns whether it could not be at the last poll.
+    pub fn was_read(&mut self, name: &str) -> bool {
+        let now = self.memory.now();
+        let was_missed = self.memory.missed.get(name, now).is_some();
+        self.memory.missed.remove(name);
+        self.memory.read.renew(name, (), now, LONG);
+        was_missed
+    }
+
+    /// Notes that something could not be read. Returns whether that is permanent, or has been so for two minutes.
+    pub fn stands(&mut self, name: &str, error: &Error) -> bool {
+        let now = self.memory.now();
+        let since = self.memory.missed.get(name, now).copied().unwrap_or(now);
+        self.memory.missed.renew(name, since, now, LONG);
+        error.permanent || now.saturating_sub(since) >= STANDS_MS
+    }
+
     /// Whether a part was read at an earlier poll.
     pub fn is_known(&self, name: &str) -> bool {
         self.memory.read.get(name, self.memory.now()).is_some()
@@ -220,10 +233,14 @@ impl<S, M: PluginMemory> PollContext<S, M> {
 
     /// Adds a warning to the dependency `api`.
     pub fn warn_of_api(&mut self, why: &str) {
+        self.doubt_api(Status::Warning, why);
+    }
+
+    fn doubt_api(&mut self, status: Status, why: &str) {
         if let Some(api) = self.report.dependencies.iter_mut().find(|dependency| dependency.name == "api") {
             let said = api.error_message.take().map(|said| format!("{said}; ")).unwrap_or_default();
             api.error_message = Some(format!("{said}{why}"));
-            api.status = api.status.worse(Status::Warning);
+            api.status = api.status.worse(status);
         }
     }
 
@@ -232,6 +249,9 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         if !self.missed.is_empty() {
             let what = list(&self.missed);
             self.warn_of_api(&format!("some parts could not be read at this poll and keep their last state: {what}"));
+        }
+        if let Some(why) = self.diagnostics.unread_items().map(str::to_owned) {
+            self.doubt_api(Status::Unknown, &why);
         }
         let Self { mut report, diagnostics, lost, until_checked, hysteresis, mut memory, .. } = self;
         diagnostics.into_report(&mut report);

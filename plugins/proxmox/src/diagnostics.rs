@@ -1,5 +1,6 @@
 //! Diagnostics: fields whose values are not of the expected type or range.
 
+use crate::count;
 use polliwog_sdk::Report;
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use serde::de::value::MapAccessDeserializer;
@@ -11,6 +12,8 @@ use std::marker::PhantomData;
 const LARGEST: f64 = 9_007_199_254_740_992.0;
 /// How many fields are named; the rest is counted.
 const NAMED: usize = 100;
+/// The end of the note about items of a list that may have had something to say.
+const UNREAD: &str = "that are not objects: they cannot be judged";
 
 /// Fields that could not be read, for the report's warnings.
 #[derive(Debug, Default)]
@@ -30,6 +33,16 @@ impl Diagnostics {
     /// Returns the diagnostics since the check started.
     pub(crate) fn of_check(&self) -> Vec<String> {
         self.named.get(self.of_check..).unwrap_or_default().to_vec()
+    }
+
+    /// Adds that a list has a name more than once.
+    pub fn repeated(&mut self, list: impl fmt::Display, name: impl fmt::Display) {
+        self.add(|| format!("{list} has {name} more than once: the worst counts"));
+    }
+
+    /// The first list of which items could not be judged at all.
+    pub(crate) fn unread_items(&self) -> Option<&str> {
+        self.named.iter().map(String::as_str).find(|note| note.ends_with(UNREAD))
     }
 
     /// Adds a diagnostic.
@@ -108,8 +121,10 @@ impl Diagnostics {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listed<T, C> {
     items: C,
-    /// The number of dropped items.
+    /// The number of dropped items, without those that are null.
     odd: usize,
+    /// The number of dropped items that are null.
+    nulls: usize,
     of: PhantomData<T>,
 }
 
@@ -117,7 +132,10 @@ impl<T, C> Listed<T, C> {
     /// Returns the objects, and adds a diagnostic if items were dropped. `what` names the list: `/cluster/status`.
     pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> C {
         if self.odd > 0 {
-            diagnostics.add(|| format!("{what} has {} items that are not objects: ignored", self.odd));
+            diagnostics.add(|| format!("{what} has {} {UNREAD}", count(self.odd, "item")));
+        }
+        if self.nulls > 0 {
+            diagnostics.add(|| format!("{what} has {} null: ignored", count(self.nulls, "item")));
         }
         self.items
     }
@@ -135,10 +153,13 @@ impl<'de, T: Deserialize<'de>, C: Default + Extend<T>> Deserialize<'de> for List
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed<T, C>, A::Error> {
-                let mut listed = Listed { items: C::default(), odd: 0, of: PhantomData };
-                while let Some(Item(item)) = list.next_element()? {
-                    listed.odd += usize::from(item.is_none());
-                    listed.items.extend(item);
+                let mut listed = Listed { items: C::default(), odd: 0, nulls: 0, of: PhantomData };
+                while let Some(item) = list.next_element()? {
+                    match item {
+                        Item::Is(item) => listed.items.extend([item]),
+                        Item::Null => listed.nulls += 1,
+                        Item::Odd => listed.odd += 1,
+                    }
                 }
                 Ok(listed)
             }
@@ -148,8 +169,12 @@ impl<'de, T: Deserialize<'de>, C: Default + Extend<T>> Deserialize<'de> for List
     }
 }
 
-/// An object, or `None` for any other value.
-struct Item<T>(Option<T>);
+/// An object, null or another value.
+enum Item<T> {
+    Is(T),
+    Null,
+    Odd,
+}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Item<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -163,36 +188,36 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Item<T> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Item<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(|item| Item(Some(item)))
+                T::deserialize(MapAccessDeserializer::new(map)).map(Item::Is)
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Item<T>, A::Error> {
                 while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Item(None))
+                Ok(Item::Odd)
             }
 
             fn visit_unit<E>(self) -> Result<Item<T>, E> {
-                Ok(Item(None))
+                Ok(Item::Null)
             }
 
             fn visit_bool<E>(self, _: bool) -> Result<Item<T>, E> {
-                Ok(Item(None))
+                Ok(Item::Odd)
             }
 
             fn visit_i64<E>(self, _: i64) -> Result<Item<T>, E> {
-                Ok(Item(None))
+                Ok(Item::Odd)
             }
 
             fn visit_u64<E>(self, _: u64) -> Result<Item<T>, E> {
-                Ok(Item(None))
+                Ok(Item::Odd)
             }
 
             fn visit_f64<E>(self, _: f64) -> Result<Item<T>, E> {
-                Ok(Item(None))
+                Ok(Item::Odd)
             }
 
             fn visit_str<E>(self, _: &str) -> Result<Item<T>, E> {
-                Ok(Item(None))
+                Ok(Item::Odd)
             }
         }
 
@@ -216,11 +241,15 @@ mod tests {
     fn items_that_are_not_objects_are_dropped_and_counted() {
         let list: Listed<Node, Vec<_>> =
             serde_json::from_str(r#"[{"cpu": 1}, null, 3, -3, 0.5, "x", [{"cpu": 1}], true, {}]"#).unwrap();
-        assert_eq!((list.items.len(), list.odd), (2, 7));
+        assert_eq!((list.items.len(), list.odd, list.nulls), (2, 6, 1));
         assert!(serde_json::from_str::<Listed<Node, Vec<_>>>("{}").is_err());
         let mut diagnostics = Diagnostics::default();
         list.checked_items(&mut diagnostics, "/nodes");
-        assert_eq!(diagnostics.named, ["/nodes has 7 items that are not objects: ignored"]);
+        assert_eq!(
+            diagnostics.named,
+            ["/nodes has 6 items that are not objects: they cannot be judged", "/nodes has 1 item null: ignored"]
+        );
+        assert_eq!(diagnostics.unread_items(), Some(diagnostics.named[0].as_str()));
     }
 
     #[test]

@@ -58,5 +58,5 @@ pub use product::Product;
 pub use sections::Sections;
 pub use sorted_map::SortedMap;
 pub use subscription::subscription;
-pub use task::Ended;
+pub use task::{Ended, complaint};
 pub use thresholds::{Remaining, ThresholdPair, Thresholds, Verdict, percent, worse, worst};

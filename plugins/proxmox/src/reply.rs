@@ -66,7 +66,8 @@ fn content(text: &str) -> serde_json::Result<Content<'_>> {
     }
     match serde_json::from_str::<Envelope<'_>>(text) {
         Ok(envelope) => Ok(bare(envelope.data.get())),
-        Err(error) if error.is_data() => Ok(bare(text)),
+        // Without an envelope.
+        Err(error) if error.is_data() => serde_json::from_str::<Once>(text).map(|_| bare(text)),
         Err(error) => Err(error),
     }
 }
@@ -82,8 +83,19 @@ impl Content<'_> {
             Some(rest) => format!("{envelope}null{rest}"),
             None => format!("{envelope}{}", self.start),
         };
-        serde_json::from_str::<IgnoredAny>(&whole).map(drop)
+        match self.is_enveloped {
+            true => serde_json::from_str::<Once>(&whole).map(drop),
+            false => serde_json::from_str::<IgnoredAny>(&whole).map(drop),
+        }
     }
+}
+
+/// An object in which `data` is once at most: of two contents, one would hide the other.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Once {
+    #[serde(rename = "data")]
+    _data: Option<IgnoredAny>,
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ impl<K: Ord + fmt::Display, V> SortedMap<K, V> {
     ) {
         match self.find(&name) {
             Ok(place) => {
-                diagnostics.add(|| format!("{list} has {name} more than once: the worst counts"));
+                diagnostics.repeated(list, &name);
                 let known = &mut self.0[place].1;
                 if rank(&value) > rank(known) {
                     *known = value;

@@ -2,6 +2,7 @@
 
 use crate::count;
 use polliwog_sdk::Status;
+use polliwog_sdk::lenient::{Field, Text};
 
 /// The result of a task, from its `status` and `endtime`, on all three products.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,15 @@ pub enum Ended {
     Unknown,
     /// It failed, for this reason.
     Failed(String),
+}
+
+/// The text of a field that says why something failed. A value of another type says that it failed.
+pub fn complaint(field: &Field<Text>) -> Option<&str> {
+    match field {
+        Field::Is(Text(text)) => Some(text.trim()),
+        Field::Odd(odd) => Some(odd),
+        Field::Absent => None,
+    }
 }
 
 impl Ended {

@@ -7,11 +7,11 @@ use crate::context::PollContext;
 use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::SortedMap;
 use proxmox::{Error, ErrorClass, Expiring, Part, evaluated};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use std::fmt;
 use std::time::Duration;
 
 const PART: Part<'_> = ("ceph", &["ceph/"]);
@@ -36,7 +36,35 @@ struct Ceph {
 struct Health {
     status: Field<Text>,
     #[serde(deserialize_with = "or_default")]
-    checks: SortedMap<String, Check>,
+    checks: Checks,
+}
+
+/// All checks, also those with one name: the host reports the worst.
+#[derive(Default)]
+struct Checks(Vec<(String, Check)>);
+
+impl<'de> Deserialize<'de> for Checks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Checks;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Checks, A::Error> {
+                let mut checks = Vec::new();
+                while let Some(check) = map.next_entry()? {
+                    checks.push(check);
+                }
+                Ok(Checks(checks))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
 }
 
 /// A check. One that is no object is unknown.
@@ -99,12 +127,17 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
         && (is_absent(error) || error.class == ErrorClass::Forbidden)
     {
         // The quorum needs the same privilege and reports that it is missing.
+        if !context.is_known(PART.0) {
+            // It may have been reported because it was not known whether there is Ceph.
+            context.report.remove(PART.0);
+        }
         return context.checked(PART.0, ABSENT);
     }
     if let Err(error) = &ceph
         && !context.is_known(PART.0)
     {
-        context.diagnostics.add(|| format!("it is not known whether there is Ceph: {}", error.message));
+        let why = format!("it is not known whether there is Ceph: {}", error.message);
+        context.add(evaluated(PART.0, "pve-ceph", (Status::Unknown, Some(why))));
         return context.checked(PART.0, PERIOD);
     }
     // Also after an error: a Ceph that hangs would take ten seconds of each poll.
@@ -112,7 +145,7 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
     let dependency = evaluated(PART.0, "pve-ceph", overall(&ceph.health));
     let osds = osds(context, &ceph.osdmap);
     context.add(Dependency { description: osds, ..dependency });
-    for (name, check) in &ceph.health.checks {
+    for (name, check) in &ceph.health.checks.0 {
         let dependency = one(name, check);
         context.add(dependency);
     }
@@ -176,7 +209,9 @@ fn osds(context: &mut PollContext, osds: &Osds) -> Option<String> {
 
 fn overall(health: &Health) -> (Status, Option<String>) {
     let of = |status: Status, word: &str| {
-        let checks: Vec<String> = health.checks.keys().cloned().collect();
+        let mut checks: Vec<String> = health.checks.0.iter().map(|(name, _)| name.clone()).collect();
+        checks.sort_unstable();
+        checks.dedup();
         let which = if checks.is_empty() { String::new() } else { format!(": {}", proxmox::list(&checks)) };
         (status, Some(format!("{word}{which}")))
     };

@@ -3,7 +3,7 @@
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{Diagnostics, evaluated};
+use proxmox::{Diagnostics, evaluated, item};
 use serde::Deserialize;
 
 /// One entry: the cluster itself, or a node.
@@ -12,6 +12,7 @@ use serde::Deserialize;
 pub(crate) struct Entry {
     #[serde(rename = "type")]
     kind: Field<Text>,
+    id: Field<Text>,
     name: Field<Text>,
     quorate: Field<Flag>,
     nodes: Field<Number>,
@@ -38,16 +39,26 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(entries: Vec<Entry>, diagnostics: &mut Diagnostics) -> Self {
         let mut cluster = Self::default();
-        for entry in entries {
-            match (entry.kind.get(), entry.name.get()) {
-                (Some(Text(kind)), _) if kind == "cluster" => {
-                    // Of two, the one without quorum counts.
-                    let is_worse = |known: &Entry| known.quorate != Field::Is(Flag(false));
-                    if cluster.itself.as_ref().is_none_or(is_worse) {
+        for (index, entry) in entries.into_iter().enumerate() {
+            let named = entry.name.get().map(|Text(name)| name.clone());
+            // The id is `node/NAME`.
+            let of_id = || entry.id.get()?.0.strip_prefix("node/").map(str::to_owned);
+            match entry.kind.get() {
+                Some(Text(kind)) if kind == "cluster" => {
+                    let rank = |entry: &Entry| match entry.quorate {
+                        Field::Is(Flag(true)) => 0,
+                        Field::Absent | Field::Odd(_) => 1,
+                        Field::Is(Flag(false)) => 2,
+                    };
+                    if cluster.itself.is_some() {
+                        diagnostics.repeated("/cluster/status", "the cluster");
+                    }
+                    if cluster.itself.as_ref().is_none_or(|known| rank(known) < rank(&entry)) {
                         cluster.itself = Some(entry);
                     }
                 }
-                (Some(Text(kind)), Some(Text(name))) if kind == "node" => {
+                Some(Text(kind)) if kind == "node" => {
+                    let name = &named.or_else(of_id).unwrap_or_else(|| item(index));
                     if entry.local.get().is_some_and(|Flag(local)| *local) {
                         cluster.local = Some(name.clone());
                     }

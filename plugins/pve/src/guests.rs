@@ -10,6 +10,7 @@ use crate::memory::{GuestNames, NAMES, Names, Stopped};
 use crate::nodes::{State, on_node};
 use crate::resources::{Guest, Resources};
 use crate::settings;
+use crate::tasks::Task;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
 use proxmox::{Evaluation, Unseen, evaluated, moment};
@@ -21,6 +22,9 @@ const STALE_LOCK: f64 = 12.0 * 3600.0;
 
 /// How often the names of guests are remembered, for when their node is offline and the cluster lists only IDs.
 const NAMED: Duration = Duration::from_secs(5 * 60);
+
+/// For how long after a removal the list of guests may still have the guest. Seconds.
+const LISTED_LATE: f64 = 120.0;
 
 /// Guests that were expected to run at the last poll.
 struct Before {
@@ -92,16 +96,29 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, view:
         context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
     absent(context, resources, unseen, nameless);
-    let mut removed = crate::tasks::removed(view.tasks);
-    // The id may have been given to another guest.
-    removed.retain(|id| guests.iter().all(|guest| guest.id != *id));
-    for id in removed {
-        context.report.remove(format!("guest/{id}"));
-        context.report.remove(format!("backup/guest/{id}"));
-    }
+    removed(context, guests, view.tasks);
     watched.sort_unstable();
     context.memory.plugin.watched = watched;
     context.memory.plugin.stopped = stopped.into_iter().collect();
+}
+
+/// Says which guests were removed on purpose: a task removed them, and not an earlier one with their id.
+fn removed(context: &mut PollContext, guests: &[Guest<'_>], tasks: &[Task]) {
+    let removed = crate::tasks::removed(tasks);
+    let now = context.seconds();
+    let replaced = &mut context.memory.plugin.replaced;
+    replaced.retain(|id, _| removed.contains_key(id));
+    for (id, ended) in &removed {
+        if guests.iter().any(|guest| guest.id == *id) {
+            // The list of guests may be older than the task.
+            if now - ended > LISTED_LATE {
+                replaced.insert(*id, *ended);
+            }
+        } else if replaced.get(id).is_none_or(|earlier| ended > earlier) {
+            context.report.remove(format!("guest/{id}"));
+            context.report.remove(format!("backup/guest/{id}"));
+        }
+    }
 }
 
 impl Before {

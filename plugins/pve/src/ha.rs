@@ -7,7 +7,7 @@ use crate::nodes::{Node, Nodes, on_node, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{Diagnostics, evaluated, item};
+use proxmox::{Diagnostics, evaluated, item, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -92,41 +92,63 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
     }
     before.retain(|sid| recovering.contains_key(sid));
     recovering.iter().for_each(|(sid, since)| before.renew(sid, *since, now, REMEMBERED));
-    for entry in of_type("lrm") {
-        report.dependencies.extend(resource_manager(entry, nodes));
+    for (index, entry) in of_type("lrm").enumerate() {
+        // The id is `lrm:NODE`.
+        let of_id = || entry.id.get().and_then(|Text(id)| id.strip_prefix("lrm:").map(str::to_owned));
+        let node = entry.node.get().map(|Text(node)| node.clone()).or_else(of_id);
+        report.dependencies.extend(resource_manager(entry, &node.unwrap_or_else(|| item(index)), nodes));
     }
-    let armed = of_type("fencing").next().and_then(|entry| entry.armed.get()).map(|Text(armed)| armed.as_str());
-    let masters = (of_type("quorum").next(), of_type("master").next());
-    report.dependencies.extend(itself(masters, !services.is_empty(), armed.unwrap_or_default()));
+    let armed = of_type("fencing").filter_map(|entry| entry.armed.get()).map(|Text(armed)| armed.as_str());
+    let disarmed = armed.into_iter().find(|armed| matches!(*armed, "disarming" | "disarmed"));
+    let (quorums, masters) = (of_type("quorum").collect::<Vec<_>>(), of_type("master").collect::<Vec<_>>());
+    for (entries, what) in [(&quorums, "the quorum"), (&masters, "the master")] {
+        if entries.len() > 1 {
+            diagnostics.repeated("/cluster/ha/status/current", what);
+        }
+    }
+    report.dependencies.extend(itself(&quorums, &masters, !services.is_empty(), disarmed));
     services
 }
 
-/// Evaluates HA as a whole. If HA manages nothing, it is skipped.
-fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, armed: &str) -> Option<Dependency> {
-    if !managed && master.is_none() {
-        return quorum.map(|_| Dependency::skipped("ha").with_kind("pve-ha").with_description("HA manages nothing"));
+/// Evaluates HA as a whole. If HA manages nothing, it is skipped. Of several entries the worst counts.
+fn itself(quorums: &[&Entry], masters: &[&Entry], managed: bool, disarmed: Option<&str>) -> Option<Dependency> {
+    if !managed && masters.is_empty() {
+        let skipped = || Dependency::skipped("ha").with_kind("pve-ha").with_description("HA manages nothing");
+        return (!quorums.is_empty()).then(skipped);
     }
-    let quorate = quorum.and_then(|quorum| quorum.quorate.get()).map(|Flag(quorate)| *quorate);
-    if quorate == Some(false) {
-        let why = "HA has no quorum: it moves and restarts nothing until more nodes are back".to_owned();
-        return Some(evaluated("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
-    }
-    let verdict = match master.and_then(|master| master.status.get()) {
-        _ if matches!(armed, "disarming" | "disarmed") => {
-            let why = format!(
-                "HA is {armed}: it restarts nothing when a node fails, until \"ha-manager crm-command arm-ha\" is run"
-            );
-            (Status::Warning, Some(why))
+    let quorum = quorums.iter().map(|entry| match &entry.quorate {
+        Field::Is(Flag(true)) => (Status::Ok, None),
+        Field::Is(Flag(false)) => {
+            let why = "HA has no quorum: it moves and restarts nothing until more nodes are back".to_owned();
+            (Status::Critical, Some(why))
         }
-        Some(Text(text)) => manager(text, "the HA master"),
-        None => (Status::Warning, Some("services are managed by HA, and there is no master yet".to_owned())),
-    };
+        Field::Absent | Field::Odd(_) => (Status::Unknown, Some("HA does not report whether it has quorum".to_owned())),
+    });
+    let disarmed = disarmed.map(|armed| {
+        let why = format!(
+            "HA is {armed}: it restarts nothing when a node fails, until \"ha-manager crm-command arm-ha\" is run"
+        );
+        (Status::Warning, Some(why))
+    });
+    // Disarmed on purpose, it has no master.
+    let is_disarmed = disarmed.is_some();
+    let master = masters.iter().filter(|_| !is_disarmed).map(|master| match &master.status {
+        Field::Is(Text(text)) => manager(text, "the HA master"),
+        Field::Absent | Field::Odd(_) => {
+            (Status::Warning, Some("services are managed by HA, and its master does not report its state".to_owned()))
+        }
+    });
+    let none = (masters.is_empty() && !is_disarmed)
+        .then(|| (Status::Warning, Some("services are managed by HA, and there is no master yet".to_owned())));
+    let verdict = quorum.chain(master).chain(none).chain(disarmed).fold((Status::Ok, None), worse);
     Some(evaluated("ha".to_owned(), "pve-ha", verdict))
 }
 
-fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
-    let Text(node) = entry.node.get().filter(|Text(node)| reports(nodes, node))?;
-    if !nodes.is_empty() && !nodes.contains_key(node) {
+fn resource_manager(entry: &Entry, node: &str, nodes: &Nodes) -> Option<Dependency> {
+    if !reports(nodes, node) {
+        return None;
+    }
+    if !nodes.is_empty() && !nodes.contains_key(node) && entry.node != Field::Absent {
         // The node was removed from the cluster, and HA remembers it for a while.
         return None;
     }

@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
 use proxmox::SortedMap;
-use proxmox::{Answer, DAY, LATEST, Part, Verdict, count, evaluated, item, moment, worst};
+use proxmox::{Answer, DAY, LATEST, Part, Verdict, complaint, count, evaluated, item, moment, worst};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -94,6 +94,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources<'_>, nodes
         let dependency = one(context, (index, job), source(job), &sources_by_node);
         context.report.dependencies.extend(dependency);
     }
+    nameless(context, &sources_by_node);
     if context.settings.samples {
         for job in sources_by_node.answers.values().flatten().flatten() {
             context.report.samples.extend(job.samples());
@@ -112,6 +113,20 @@ fn read(context: &mut PollContext, node: &str, answer: Answer) -> Result<Vec<Job
 struct Sources<'a> {
     nodes: &'a Nodes,
     answers: SortedMap<&'a String, Result<Vec<Job>, String>>,
+}
+
+/// Reports jobs that a node lists without their id, and that are not well.
+fn nameless(context: &mut PollContext, sources: &Sources<'_>) {
+    for (node, jobs) in &sources.answers {
+        let nameless = jobs.iter().flatten().enumerate().filter(|(_, job)| job.id().is_none());
+        for (index, job) in nameless {
+            let name = format!("replication/{} of {node}", item(index));
+            let (verdict, _) = evaluate(context, "without an id", job);
+            if verdict.0 != Status::Ok {
+                context.add(on_node(evaluated(name, "pve-replication", verdict), node));
+            }
+        }
+    }
 }
 
 fn one(
@@ -144,7 +159,7 @@ fn one(
                     let found = jobs.iter().filter(|found| found.id() == Some(id));
                     let verdicts: Vec<_> = found.map(|job| evaluate(context, id, job)).collect();
                     if verdicts.len() > 1 {
-                        context.diagnostics.add(|| format!("{node} has the job {id} more than once: the worst counts"));
+                        context.diagnostics.repeated(format_args!("/nodes/{node}/replication"), id);
                     }
                     match worst(verdicts.into_iter()) {
                         Some((verdict, synced)) => (evaluated(name.as_str(), "pve-replication", verdict), synced),
@@ -177,8 +192,10 @@ fn evaluate(context: &mut PollContext, id: &str, job: &Job) -> (Verdict, Option<
     let synced =
         when.map_or_else(|| "it has never succeeded".to_owned(), |when| format!("it last succeeded at {when}"));
     let limits = context.settings.replication.overdue();
-    let verdict = if let Some(Text(error)) = job.error.get() {
-        (Status::Critical, Some(format!("it fails: {}; {synced}", error.trim())))
+    let verdict = if let Some(error) = complaint(&job.error) {
+        (Status::Critical, Some(format!("it fails: {error}; {synced}")))
+    } else if let Field::Odd(odd) = &job.fail_count {
+        (Status::Unknown, Some(format!("its node reports {odd} as the number of its failures; {synced}")))
     } else if failures > 0.0 {
         (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")))
     } else if let Some(verdict) = last.and_then(|last| context.future(last, "its last success")) {

@@ -82,8 +82,16 @@ fn titled(dependency: Dependency, storage: &Storage) -> Dependency {
     }
 }
 
-/// The storages that a node reports itself, or why it could not be asked. `None` is a storage that is disabled there.
-type Asked = SortedMap<String, Result<SortedMap<String, Option<Seen>>, String>>;
+/// The storages that a node reports itself.
+struct Listed {
+    /// `None` is a storage that is disabled there.
+    named: SortedMap<String, Option<Seen>>,
+    /// Whether there are others, without a name.
+    has_nameless: bool,
+}
+
+/// The storages of each node, or why it could not be asked.
+type Asked = SortedMap<String, Result<Listed, String>>;
 
 fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked {
     let doubtful: BTreeSet<&str> =
@@ -102,8 +110,12 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
         }
         let seen = entries.map(|entries| {
             let mut worst: SortedMap<String, Option<Seen>> = SortedMap::new();
+            let mut has_nameless = false;
             for entry in &entries {
-                let Some((name, seen)) = entry.seen(node, &mut context.diagnostics) else { continue };
+                let Some((name, seen)) = entry.seen(node, &mut context.diagnostics) else {
+                    has_nameless = true;
+                    continue;
+                };
                 worst.insert_worst(
                     name,
                     seen,
@@ -111,7 +123,7 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
                     (format_args!("/nodes/{node}/storage"), &mut context.diagnostics),
                 );
             }
-            worst
+            Listed { named: worst, has_nameless }
         });
         ((*node).clone(), seen)
     };
@@ -158,7 +170,11 @@ fn seen(storage: &Storage, nodes: &Nodes, asked: &Asked) -> Option<Seen> {
         return Some(Seen::Active(storage.used.zip(storage.total)));
     }
     match asked.get(node) {
-        Some(Ok(storages)) => storages.get(&storage.name).cloned().flatten(),
+        Some(Ok(listed)) => match listed.named.get(&storage.name) {
+            None if listed.has_nameless => Some(Seen::Unknown(format!("{node} lists a storage without its name"))),
+            // Those that are disabled are not listed.
+            seen => seen.cloned().flatten(),
+        },
         Some(Err(why)) => Some(Seen::Unknown(format!("{node} could not be asked: {why}"))),
         None => Some(Seen::Unknown(format!("{node} does not report it"))),
     }
@@ -198,7 +214,9 @@ fn full(context: &mut PollContext, name: String, size: Option<(f64, f64)>) -> De
 /// Evaluates a shared storage. Its size is the same on all nodes, and some of them may not reach it.
 fn of_all(context: &mut PollContext, storage: &str, by_node: &ByNode) -> Dependency {
     let name = format!("storage/{storage}");
-    let active = by_node.values().find(|seen| matches!(seen, Seen::Active(_)));
+    // The nodes should agree about its size. A local folder that is said to be shared has several.
+    let active = by_node.values().filter(|seen| matches!(seen, Seen::Active(_)));
+    let active = active.reduce(|one, other| if rank(other) > rank(one) { other } else { one });
     let without: Vec<String> =
         by_node.iter().filter(|(_, seen)| **seen == Seen::Inactive).map(|(node, _)| node.clone()).collect();
     let Some(active) = active else {

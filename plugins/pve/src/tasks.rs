@@ -1,9 +1,8 @@
 //! Tasks, and which of them started or stopped a guest.
 
 use polliwog_sdk::lenient::{Field, Number, Text};
-use proxmox::Ended;
+use proxmox::{Ended, SortedMap};
 use serde::Deserialize;
-use std::collections::BTreeSet;
 
 /// A task, as `/cluster/tasks` and `/nodes/N/tasks` list it.
 #[derive(Debug, Default, Deserialize)]
@@ -70,12 +69,19 @@ pub(crate) fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
     Some(Act::Stop { by, at })
 }
 
-/// The ids of the guests that a task removed.
-pub(crate) fn removed(tasks: &[Task]) -> BTreeSet<u64> {
+/// The ids of the guests that a task removed, and when the last such task ended.
+pub(crate) fn removed(tasks: &[Task]) -> SortedMap<u64, f64> {
     let removals = tasks
         .iter()
         .filter(|task| task.is(&["qmdestroy", "vzdestroy"]) && matches!(task.ended(), Ended::Ok | Ended::Warnings(_)));
-    removals.filter_map(|task| task.id.get()?.0.parse().ok()).collect()
+    let mut removed = SortedMap::new();
+    for task in removals {
+        let (Some(Text(id)), Some(Number(ended))) = (task.id.get(), task.endtime.get()) else { continue };
+        let Ok(id) = id.parse() else { continue };
+        let last = removed.get_or_insert_with(id, || *ended);
+        *last = last.max(*ended);
+    }
+    removed
 }
 
 #[cfg(test)]
@@ -97,7 +103,7 @@ mod tests {
             task("qmstop", "104", Some("OK")),
             task("qmdestroy", "", Some("OK")),
         ];
-        assert_eq!(removed(&tasks), BTreeSet::from([100, 101]));
+        assert_eq!(removed(&tasks), SortedMap::from([(100, 60.0), (101, 60.0)]));
     }
 
     #[test]

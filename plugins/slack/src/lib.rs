@@ -122,9 +122,10 @@ fn refused(status: u16, answer: &str) -> Result<(), CallError> {
 const LONGEST: usize = 3500;
 
 /// Escapes a text for Slack's markup. Mattermost and Rocket.Chat also read `@channel` and the like in texts, which come
-/// from targets: an invisible character after the `@` keeps them from notifying a group.
+/// from targets: an invisible character after the `@` keeps them from notifying a group, and one in `[text](address)`
+/// from showing another address than it leads to.
 fn escaped(text: &str) -> String {
-    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace("](", "]\u{200b}(");
     let mut parts = escaped.split('@');
     let mut safe = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -155,7 +156,7 @@ fn body(settings: &Settings, notification: &Notification) -> Value {
         Status::Critical if !settings.mention.is_empty() => format!("{} ", settings.mention),
         _ => String::new(),
     };
-    let attachment = json!({ "color": color, "fallback": message.title, "text": escaped(&message.text(LONGEST)) });
+    let attachment = json!({ "color": color, "fallback": title, "text": escaped(&message.text(LONGEST)) });
     json!({ "text": format!("{mention}{linked}"), "attachments": [attachment] })
 }
 
@@ -180,6 +181,7 @@ mod tests {
         let several = body(&settings, &notification(&[Event::Resolved, Event::Resolved]));
         assert_eq!(several["text"], "*<http://polliwog.lan/alerts|Shop: 2 resolved>*");
         assert_eq!(escaped("<a> & b"), "&lt;a&gt; &amp; b");
+        assert_eq!(escaped("[bank](http://a)"), "[bank]\u{200b}(http://a)");
         assert_eq!(escaped("@here, @all"), "@\u{200b}here, @\u{200b}all");
     }
 

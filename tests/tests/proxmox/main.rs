@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod patched;
 mod pbs;
 mod pmg;
 mod pve;
@@ -91,7 +92,7 @@ async fn what_the_settings_exclude_is_gone() {
     }
 }
 
-/// A list that has one name twice hides no failure, whichever comes first, and the report says so.
+/// A list that has one name twice hides no failure, in any order, and the report says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_name_twice_the_worst_counts() {
     for (product, failed) in [

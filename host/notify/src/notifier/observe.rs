@@ -7,14 +7,11 @@ use crate::input::{Action, Finding, Health, Now, Outcome, Polled, Reading, Targe
 use crate::message::fingerprint;
 use crate::ranks::{self, Needs};
 use crate::route;
-use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId, Timestamp};
+use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId};
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long an alert that is pending waits for its dependency to be reported again, if missing ones do not alert.
-const FORGOTTEN: Duration = Duration::from_secs(15 * 60);
 
 /// An observation that something is wrong.
 struct Sign<'a> {
@@ -28,7 +25,7 @@ struct Sign<'a> {
 
 /// The confirmation of an alert.
 #[derive(Clone, Copy)]
-enum Proof {
+pub(super) enum Proof {
     /// The observation itself.
     Certain,
     /// As many reports in a row as are configured.
@@ -221,67 +218,6 @@ impl Notifier {
         Some(subject)
     }
 
-    /// An operator wants no alerts about what is unknown.
-    fn end_vague(&mut self, subject: &Subject, now: Now) {
-        if self.alerts.get(subject).is_some_and(|alert| alert.record.status == Status::Unknown) {
-            self.end(subject, Resolution::Disabled, now);
-        }
-    }
-
-    /// Whether an alert says only that its dependency is no longer reported: it had no alert before.
-    fn is_only_missing(&self, subject: &Subject, warns: bool) -> bool {
-        let is_warning = |record: &AlertRecord| record.status == Status::Warning && !warns;
-        self.alerts.get(subject).is_some_and(|alert| alert::is_absence(&alert.record) && is_warning(&alert.record))
-    }
-
-    /// A dependency that was seen to be wrong is unknown. An alert that is pending is confirmed if that lasts.
-    fn lose_sight(&mut self, subject: &Subject, message: Option<&str>, proof: Proof, now: Now) {
-        let Some(alert) = self.alerts.get_mut(subject) else { return };
-        let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
-        if alert.record.state == AlertState::Firing {
-            // It is not seen to recover.
-            alert.streak = 0;
-        }
-        if let Proof::Lasting(long) = proof {
-            let at = alert.confirm_at(now.moment.after(long));
-            self.timers.extend(at.map(|at| (at, subject.clone())));
-        }
-        if alert.record.state == AlertState::Firing && alert::is_absence(&alert.record) {
-            alert.record_mut().message = message.map(str::to_owned);
-            self.changed.insert(subject.clone());
-        }
-        if !was_out_of_sight {
-            // It explains less than before.
-            self.unsettle_dependents(subject);
-        }
-    }
-
-    /// A dependency is no longer reported. That ends no alert that fires, and one that is pending only after a while.
-    fn miss(&mut self, subject: &Subject, since: Timestamp, now: Now) {
-        let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.is_open()) else { return };
-        if alert.record.state == AlertState::Firing {
-            alert.streak = 0;
-        }
-        let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
-        let is_forgotten = alert.lasts_until.is_none() && now.wall.since(since) >= FORGOTTEN;
-        match alert.record.state {
-            AlertState::Firing if !alert::is_absence(&alert.record) => {
-                let message = alert::absence(since, alert.record.message.as_deref());
-                alert.record_mut().message = Some(message);
-                (alert.awaits, alert.seen) = (None, Some(now.moment));
-                self.changed.insert(subject.clone());
-                self.unsettled.insert(subject.clone());
-            }
-            AlertState::Pending if is_forgotten && !alert::is_vague(&alert.record) => {
-                self.end(subject, Resolution::Missing, now);
-            }
-            _ => {}
-        }
-        if !was_out_of_sight {
-            self.unsettle_dependents(subject);
-        }
-    }
-
     /// Removes the findings that repeat their alerts. Returns the others, and the other alerts of the target's
     /// dependencies that a report may change. `findings` are sorted by dependency, in the order of [`Subject`].
     fn without_repeated<'a>(
@@ -379,12 +315,7 @@ impl Notifier {
         let more = u32::from(is_starting);
         let confirm = match sign.proof {
             Proof::Certain => Some(1 + more),
-            Proof::Reports => Some(self.confirm(subject, sign.status) + more).map(|confirm| {
-                // A target of which always something is critical, and each time something else, is broken.
-                let unconfirmed =
-                    subject.target().and_then(|id| self.targets.get(id)).map_or(0, |held| held.unconfirmed);
-                if unconfirmed >= 2 * confirm { 1 } else { confirm }
-            }),
+            Proof::Reports => Some(self.confirm(subject, sign.status) + more),
             Proof::Lasting(_) => None,
         };
         let grace = self.started.moment.after(self.settings.startup_grace);
@@ -491,12 +422,13 @@ impl Notifier {
     }
 
     fn confirm(&self, subject: &Subject, status: Status) -> u32 {
-        let Some(spec) = subject.target().and_then(|target| self.targets.get(target)).map(|target| &target.spec) else {
-            return 1;
-        };
+        let Some(held) = subject.target().and_then(|target| self.targets.get(target)) else { return 1 };
+        let spec = &held.spec;
         let attributes = crate::Attributes { subject, status, traits: &spec.traits };
         let of_route = || route::applying(&self.settings.routes, &attributes).first().and_then(|route| route.confirm);
-        spec.confirm.or_else(of_route).unwrap_or(self.settings.confirm)
+        let confirm = spec.confirm.or_else(of_route).unwrap_or(self.settings.confirm);
+        // A target of which always something is critical, and each time something else, is broken.
+        if held.unconfirmed >= 2 * confirm { 1 } else { confirm }
     }
 
     fn recover(&self, subject: &Subject, alert: &Alert) -> u32 {

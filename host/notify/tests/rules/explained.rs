@@ -133,8 +133,8 @@ fn an_alert_of_what_is_out_of_sight_explains_nothing_before_it_is_confirmed() {
     assert_eq!(world.news(), heard(&[("app/db", Firing)]));
 }
 
-/// A part of a target that fails and recovers in turns is never confirmed, so nobody hears of it. What else fails must
-/// not be explained by it for ever.
+/// A part of a target that fails and recovers in turns is never confirmed, so that no channel hears of it. It must not
+/// explain others for ever.
 #[test]
 fn what_is_never_confirmed_explains_only_once() {
     let app = TargetSpec { depends_on: vec![(id("nas"), Some("db".to_owned()))], ..target("app") };

@@ -103,9 +103,9 @@ fn is_skipped(dependency: &poller::Dependency) -> bool {
 const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];
 
 /// Returns the plain form of a name; `None` if it is plain already. Invisible characters are removed, control
-/// characters are replaced by spaces, and spaces and joiners around it are removed. A long name is cut, and the hash of the whole
-/// is added, so that two long names with the same beginning stay different. The plain form of a plain name is the
-/// name itself.
+/// characters are replaced by spaces, and spaces and joiners around it are removed. A long name is cut, and the hash of
+/// the whole is added, so that two long names with the same beginning stay different. The plain form of a plain name
+/// is the name itself.
 fn plain(name: &str) -> Option<String> {
     let is_ascii = name.len() <= NAME && name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if is_ascii && !name.is_empty() && !name.starts_with(' ') && !name.ends_with(' ') {

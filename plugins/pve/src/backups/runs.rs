@@ -12,8 +12,8 @@ use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{AgeRule, Ended, Error, Selection, Thresholds, evaluated, list, moment, worst};
-use std::collections::BTreeMap;
+use proxmox::{AgeRule, Ended, Error, ErrorClass, Selection, Thresholds, evaluated, list, moment, worst};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs within this time are evaluated together. Seconds.
 /// A run in progress hangs after this time. Seconds.
@@ -32,19 +32,20 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
     let mut of_nodes: SortedMap<&str, f64> = SortedMap::new();
     let mut whole = true;
+    let mut silent_nodes = BTreeSet::new();
     let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
         let tasks = answer.list::<Task>(&mut context.diagnostics);
         crate::nodes::record_answer(context, node, &tasks);
+        let before = context.report.dependencies.len();
+        let was_missed = tasks.is_ok() && context.was_read(&format!("backup/node/{node}"));
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
                 let due = |guest: &&Guest<'_>| guest.node == **node && !excluded(context, guest);
                 let covered = |guest: &Guest<'_>| jobs.iter().any(|job| job.is_on() && job.covers(guest));
                 if reports(nodes, node) && guests.iter().filter(due).any(covered) {
                     let why = "a job covers guests on this node, and no backup ran as far back as its tasks go";
-                    let name = format!("backup/node/{node}");
-                    let dependency = evaluated(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
-                    context.add(on_node(dependency, node));
+                    context.add(of_node(node, Status::Warning, why.to_owned()));
                 }
             }
             Ok(tasks) => {
@@ -58,10 +59,16 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
                 context.report.dependencies.extend(dependency.map(|dependency| on_node(dependency, node)));
             }
             Err(error) => {
-                unread(context, node, &error);
+                if unread(context, node, &error, reports(nodes, node)) {
+                    silent_nodes.insert((*node).clone());
+                }
                 unread_nodes.push((*node).clone());
                 whole = false;
             }
+        }
+        if was_missed && context.report.dependencies.len() == before {
+            // It was only reported because its runs could not be read.
+            context.report.remove(format!("backup/node/{node}"));
         }
     }
     for name in nodes.keys().filter(|name| !asked.contains(name)) {
@@ -73,9 +80,12 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
             continue;
         }
         let Some(task) = newest.get(&guest.id) else {
+            // The backup gets older, and its last run may be among the tasks of that node.
             if nodes.get(&*guest.node).is_some_and(Node::is_offline) {
-                // The backup gets older, and its last run may be among the tasks of that node.
                 let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
+                context.mark_unknown_until_checked(name(), why);
+            } else if silent_nodes.contains(&*guest.node) {
+                let why = format!("it cannot be checked: see \"backup/node/{}\"", guest.node);
                 context.mark_unknown_until_checked(name(), why);
             }
             continue;
@@ -92,6 +102,26 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
     whole
 }
 
+/// Reports that the runs on a node are not known: unknown, or for a while as before. Returns whether it is unknown.
+fn unread(context: &mut PollContext, node: &str, error: &Error, is_reported: bool) -> bool {
+    let name = format!("backup/node/{node}");
+    // The dependency of an unreachable node says it at once.
+    let is_said = error.class == ErrorClass::NodeUnreachable;
+    let is_unknown = context.stands(&name, error) || !(is_said || context.is_known(&name));
+    if is_unknown && is_reported {
+        context.add(of_node(node, Status::Unknown, format!("the last backups are not known: {}", error.message)));
+        return true;
+    }
+    context.diagnostics.add(|| format!("the last backups of {node} are not known: {}", error.message));
+    context.report.keep(name);
+    false
+}
+
+/// A dependency of the runs on a node that is not ok.
+fn of_node(node: &str, status: Status, why: String) -> Dependency {
+    on_node(evaluated(format!("backup/node/{node}"), "pve-backup", (status, Some(why))), node)
+}
+
 fn selection(context: &PollContext, guest: &Guest<'_>) -> Selection {
     let guests = &context.settings.guests;
     if excluded(context, guest) {
@@ -103,18 +133,6 @@ fn selection(context: &PollContext, guest: &Guest<'_>) -> Selection {
     }
 }
 
-fn unread(context: &mut PollContext, node: &str, error: &Error) {
-    let why = format!("the last backups of {node} are not known: {}", error.message);
-    let name = format!("backup/node/{node}");
-    if context.is_known(&name) {
-        context.diagnostics.add(|| why);
-        context.report.keep(name);
-    } else {
-        let dependency = evaluated(name, "pve-backup", (Status::Unknown, Some(why)));
-        context.add(on_node(dependency, node));
-    }
-}
-
 /// Puts the newest run of each single guest into `newest`. Returns the runs of several guests, the newest first. Runs
 /// in progress are skipped, unless they have hung for days.
 fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>, now: f64) -> Vec<Task> {
@@ -122,10 +140,18 @@ fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>, now: f64) -> Vec<Tas
     let runs = |task: &Task| task.ended() == Ended::Running && now - task.began() < LONGEST;
     for task in tasks.into_iter().filter(|task| task.is(&["vzdump"]) && !runs(task)) {
         match task.id.get().and_then(|Text(id)| id.parse().ok()) {
-            Some(guest) if newest.get(&guest).is_none_or(|known| known.began() < task.began()) => {
-                newest.insert(guest, task);
+            Some(guest) => {
+                // Of two that began at once, the worse counts.
+                let is_worse = |known: &Task| {
+                    let (one, other) = (known.ended().evaluated().0, task.ended().evaluated().0);
+                    one != other && one.worse(other) == other
+                };
+                let is_newer =
+                    |known: &Task| known.began() < task.began() || known.began() == task.began() && is_worse(known);
+                if newest.get(&guest).is_none_or(is_newer) {
+                    newest.insert(guest, task);
+                }
             }
-            Some(_) => {}
             None => several.push(task),
         }
     }
