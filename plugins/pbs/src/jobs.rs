@@ -231,6 +231,9 @@ fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option
             return (Status::Unknown, Some(format!("the time of its {run} run is {odd}, which is not a number")));
         }
     }
+    if let Field::Odd(odd) = &job.still_bad {
+        return (Status::Unknown, Some(format!("the number of its damaged chunks is {odd}, which is not a number")));
+    }
     if bad > 0.0 {
         return (
             Status::Warning,

@@ -37,7 +37,7 @@ impl Ended {
             None | Some("") => Self::Running,
             // Proxmox VE writes it in one of its lists.
             Some(status) if status.eq_ignore_ascii_case("running") => Self::Running,
-            Some("OK") => Self::Ok,
+            Some(status) if status.eq_ignore_ascii_case("ok") => Self::Ok,
             Some("unexpected status" | "unknown" | "stopped: unknown") => Self::Unknown,
             Some(status) => match status.strip_prefix("WARNINGS:").map(|number| number.trim().parse()) {
                 Some(Ok(number)) => Self::Warnings(number),
@@ -72,6 +72,7 @@ mod tests {
             (Some("running"), false, Ended::Running),
             (Some("RUNNING"), false, Ended::Running),
             (Some("OK"), true, Ended::Ok),
+            (Some("ok"), true, Ended::Ok),
             (Some("WARNINGS: 3"), true, Ended::Warnings(3)),
             (Some("WARNINGS: many"), true, Ended::Failed("WARNINGS: many".to_owned())),
             (Some("unexpected status"), true, Ended::Unknown),
