@@ -250,7 +250,7 @@ impl Text {
                 let needed = match kind {
                     // A document may state its character set further on.
                     Kind { stated: None, format: Format::Html | Format::Xml } => PROLOGUE,
-                    Kind { stated: Some(stated), .. } if is_utf16(stated) => PROLOGUE,
+                    Kind { stated: Some(stated), .. } if is_utf16(stated) || is_legacy(stated) => PROLOGUE,
                     Kind { .. } => MARK,
                 };
                 let begin = if bytes.is_empty() { part } else { [bytes.as_slice(), &part].concat().into() };
@@ -275,10 +275,9 @@ impl Text {
 impl Kind {
     /// Whether the beginning of a text is UTF-8, perhaps with an incomplete character at its end, and not by chance.
     fn is_utf8_so_far(self, begin: &[u8]) -> bool {
-        let is_whole = str::from_utf8(begin).map_or_else(|error| error.error_len().is_none(), |_| true);
         // Some words of Chinese in UTF-16 are words in ASCII.
         let is_clear = matches!(self.format, Format::Html | Format::Xml | Format::Json) || begin.len() >= CLEAR;
-        is_whole && is_clear && !begin.contains(&0)
+        is_utf8(begin) && is_clear && !begin.contains(&0)
     }
 
     /// Returns the conversion of a text that begins with these bytes, and the length of its byte order mark. The mark
@@ -298,7 +297,9 @@ impl Kind {
             }
             // Many servers declare one character set for every text, also for UTF-8. A text with one byte for each letter is
             // not UTF-8 by chance.
-            Some(encoding) if encoding.is_single_byte() => Text::Utf8 { other: Some(encoding) },
+            Some(encoding) if encoding == WINDOWS_1252 || is_legacy(encoding) && is_utf8(begin) => {
+                Text::Utf8 { other: Some(encoding) }
+            }
             Some(encoding) => Text::Converted(Box::new(encoding.new_decoder_without_bom_handling())),
         };
         (text, mark)
@@ -330,6 +331,16 @@ impl Format {
         // A document in UTF-16 cannot state it in ASCII.
         Encoding::for_label(label.as_bytes()).filter(|stated| ![UTF_16BE, UTF_16LE].contains(stated))
     }
+}
+
+/// Whether a character set has one byte for each letter, and is not the usual one.
+fn is_legacy(encoding: &'static Encoding) -> bool {
+    encoding.is_single_byte() && encoding != WINDOWS_1252
+}
+
+/// Whether the beginning of a text is UTF-8, perhaps with an incomplete character at its end.
+fn is_utf8(begin: &[u8]) -> bool {
+    str::from_utf8(begin).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
 
 fn is_utf16(encoding: &Encoding) -> bool {

@@ -34,8 +34,10 @@ struct Target {
     is_settled: bool,
     /// When the same report arrived last and was skipped.
     repeated: Option<Moment>,
-    /// Reports in a row in which something was critical while no alert about it fired.
+    /// Reports in a row in which something was critical of which no alert fired.
     unconfirmed: u32,
+    /// The dependencies that were critical in these reports.
+    doubtful: BTreeSet<Arc<str>>,
 }
 
 /// Decides who is notified of what, and when.

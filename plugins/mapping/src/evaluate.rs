@@ -160,7 +160,8 @@ impl Reading<'_> {
         if matches!(place, Place::Key(_, key) if !self.has_root && self.overall == Some(key)) {
             return;
         }
-        if matches!(place, Place::Key(..)) && value.as_text().is_some_and(tells_of_success) {
+        if matches!(place, Place::Key(..)) && value.as_text().is_some_and(|text| tells_of_success(text, self.has_root))
+        {
             // It was reported while its word was another one.
             return self.dependencies.push(Dependency::ok(place.name()));
         }

@@ -254,7 +254,6 @@ fn every_element_keeps_its_status() {
         ("\"maintenance\"", "x=unknown"),
         ("\"OOM killed\"", "x=unknown"),
         ("\"no connection to the leader\"", "x=unknown"),
-        ("\"503\"", "x=unknown"),
         ("\"connected\"", "x=ok"),
         ("\"1.2.3\"", ""),
     ] {

@@ -104,8 +104,9 @@ const OF_SUCCESS: [&str; 14] = [
     "success",
 ];
 
-pub(crate) fn tells_of_success(text: &str) -> bool {
-    word(text) == Some(Status::Ok) || OF_SUCCESS.contains(&text.trim().to_lowercase().as_str())
+/// Whether a text says that something works. Among the members of a whole body, only the words of health endpoints do.
+pub(crate) fn tells_of_success(text: &str, has_root: bool) -> bool {
+    word(text) == Some(Status::Ok) || has_root && OF_SUCCESS.contains(&text.trim().to_lowercase().as_str())
 }
 
 /// Whether a value that is not an object says that something is not ok, or one in a list does, perhaps of lists. Among
@@ -115,21 +116,17 @@ pub(crate) fn tells_of_failure(value: &Node<'_>, has_root: bool) -> bool {
     match value {
         Node::Text(text) => {
             word(text).is_some_and(|status| status != Status::Ok)
-                || (has_root && (describes_failure(&text.to_lowercase()) || text.parse().is_ok_and(is_error)))
+                || (has_root && describes_failure(&text.to_lowercase()))
         }
         Node::Bool(is_ok) => has_root && !is_ok,
-        Node::Number(number) => has_root && number.as_u64().is_some_and(is_error),
+        // A status of HTTP.
+        Node::Number(number) => has_root && number.as_u64().is_some_and(|status| (400..600).contains(&status)),
         Node::List(items) => items.iter().any(|item| match item {
             Node::Object(members) => members.iter().any(|(_, value)| tells_of_failure(value, has_root)),
             item => tells_of_failure(item, has_root),
         }),
         _ => false,
     }
-}
-
-/// Whether a number is a status of HTTP for an error.
-fn is_error(number: u64) -> bool {
-    (400..600).contains(&number)
 }
 
 fn describes_failure(text: &str) -> bool {

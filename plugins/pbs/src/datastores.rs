@@ -16,6 +16,8 @@ const HALF: f64 = 50.0;
 /// How long each datastore is requested separately after the list of all did not come in time.
 const SINGLY: Duration = Duration::from_secs(10 * 60);
 const HUNG: &str = "datastore-usage";
+/// The end of the names of usages that do not say which datastore they are of.
+const OF_USAGES: &str = " of the usages";
 const UNMOUNTED: &str = "its removable disk is not mounted";
 const SWAPPED: &str = "if it is swapped regularly, list it in datastores.may_rest";
 
@@ -77,10 +79,13 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
     let mut usage = usages(context, &stores, usage);
     // Entries without a name.
     for (index, usage) in usage.remove("").into_iter().flatten().enumerate() {
-        let name = format!("datastore/{} of the usages", item(index));
+        let name = format!("datastore/{}{OF_USAGES}", item(index));
         let Verdict { status, why, .. } = of_usage(context, &name, &Listed::default(), &usage);
-        if status != Status::Ok {
-            context.add(evaluated(name, "pbs-datastore", (status, why)));
+        context.add(evaluated(name, "pbs-datastore", (status, why)));
+    }
+    for name in context.reported_before("datastore/") {
+        if name.ends_with(OF_USAGES) && context.report.dependencies.iter().all(|found| found.name != name) {
+            context.report.remove(name);
         }
     }
     let mut seen = Vec::new();

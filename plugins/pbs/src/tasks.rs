@@ -53,7 +53,8 @@ pub(crate) fn report(context: &mut PollContext) {
         }
         let result = match &task.status {
             Field::Is(Text(status)) => Ended::read(Some(status), true),
-            // The server lists those with errors.
+            // The server lists tasks that are running as well.
+            Field::Absent if task.endtime == Field::Absent => Ended::Running,
             Field::Absent => Ended::Failed("without a result".to_owned()),
             Field::Odd(odd) => Ended::Failed(odd.clone()),
         };

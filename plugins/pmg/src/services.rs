@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How often services are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "services";
-/// The dependency that is reported while no service is known.
+/// The dependency that is reported while the services of a node are not known.
 const ALL: &str = "service/all";
 
 /// One entry of `/nodes/N/services`.
@@ -85,13 +85,12 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     for (node, why) in &unread {
         context.mark_unknown("service/", format!("whether it runs on {node} is not known: {why}"));
     }
-    match unread.first().filter(|_| all.is_empty()) {
+    match unread.first() {
         Some((node, why)) => {
             let why = format!("which services run on {node} is not known: {why}");
             context.add(evaluated(ALL, "pmg-service", (Status::Unknown, Some(why))));
         }
-        None if context.reported_before("service/").iter().any(|name| name == ALL) => context.report.remove(ALL),
-        None => {}
+        None => context.report.remove(ALL),
     }
     for (name, service) in all {
         let verdict = verdict(&name, &service, &unread);
@@ -99,7 +98,9 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
         if service.up == 0 && verdict.0 == Status::Ok {
             continue;
         }
+        let is_unread = verdict.0 == Status::Unknown && !unread.is_empty();
         let dependency = evaluated(format!("service/{name}"), "pmg-service", verdict);
+        let dependency = if is_unread { dependency.with_runs_on(ALL) } else { dependency };
         context.add(match service.title {
             Some(title) => dependency.with_title(title),
             None => dependency,

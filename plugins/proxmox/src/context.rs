@@ -209,13 +209,15 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         None
     }
 
-    /// Notes that something could be read. Returns whether it could not be at the last poll.
-    pub fn was_read(&mut self, name: &str) -> bool {
-        let now = self.memory.now();
-        let was_missed = self.memory.missed.get(name, now).is_some();
+    /// Notes that something could be read.
+    pub fn was_read(&mut self, name: &str) {
         self.memory.missed.remove(name);
-        self.memory.read.renew(name, (), now, LONG);
-        was_missed
+        self.memory.read.renew(name, (), self.memory.now(), LONG);
+    }
+
+    /// Forgets that something could be read: it is reported because it cannot be.
+    pub fn forget_read(&mut self, name: &str) {
+        self.memory.read.remove(name);
     }
 
     /// Notes that something could not be read. Returns whether that is permanent, or has been so for two minutes.

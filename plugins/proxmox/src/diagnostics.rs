@@ -1,6 +1,5 @@
 //! Diagnostics: fields whose values are not of the expected type or range.
 
-use crate::count;
 use polliwog_sdk::Report;
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use serde::de::value::MapAccessDeserializer;
@@ -12,8 +11,9 @@ use std::marker::PhantomData;
 const LARGEST: f64 = 9_007_199_254_740_992.0;
 /// How many fields are named; the rest is counted.
 const NAMED: usize = 100;
-/// The end of the note about items of a list that may have had something to say.
-const UNREAD: &str = "that are not objects: they cannot be judged";
+/// The words of the note about items of a list that may have had something to say. The notes of a check that is not due
+/// are kept as texts.
+const UNREAD: &str = "items that are not objects and cannot be judged";
 
 /// Fields that could not be read, for the report's warnings.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Diagnostics {
 
     /// The first list of which items could not be judged at all.
     pub(crate) fn unread_items(&self) -> Option<&str> {
-        self.named.iter().map(String::as_str).find(|note| note.ends_with(UNREAD))
+        self.named.iter().map(String::as_str).find(|note| note.contains(UNREAD))
     }
 
     /// Adds a diagnostic.
@@ -132,10 +132,10 @@ impl<T, C> Listed<T, C> {
     /// Returns the objects, and adds a diagnostic if items were dropped. `what` names the list: `/cluster/status`.
     pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> C {
         if self.odd > 0 {
-            diagnostics.add(|| format!("{what} has {} {UNREAD}", count(self.odd, "item")));
+            diagnostics.add(|| format!("{what} has {UNREAD}: {}", self.odd));
         }
         if self.nulls > 0 {
-            diagnostics.add(|| format!("{what} has {} null: ignored", count(self.nulls, "item")));
+            diagnostics.add(|| format!("{what} has items that are null: {}", self.nulls));
         }
         self.items
     }
@@ -247,7 +247,7 @@ mod tests {
         list.checked_items(&mut diagnostics, "/nodes");
         assert_eq!(
             diagnostics.named,
-            ["/nodes has 6 items that are not objects: they cannot be judged", "/nodes has 1 item null: ignored"]
+            ["/nodes has items that are not objects and cannot be judged: 6", "/nodes has items that are null: 1"]
         );
         assert_eq!(diagnostics.unread_items(), Some(diagnostics.named[0].as_str()));
     }

@@ -67,7 +67,7 @@ fn content(text: &str) -> serde_json::Result<Content<'_>> {
     match serde_json::from_str::<Envelope<'_>>(text) {
         Ok(envelope) => Ok(bare(envelope.data.get())),
         // Without an envelope.
-        Err(error) if error.is_data() => serde_json::from_str::<Once>(text).map(|_| bare(text)),
+        Err(error) if error.is_data() => serde_json::from_str::<OneContent>(text).map(|_| bare(text)),
         Err(error) => Err(error),
     }
 }
@@ -84,7 +84,7 @@ impl Content<'_> {
             None => format!("{envelope}{}", self.start),
         };
         match self.is_enveloped {
-            true => serde_json::from_str::<Once>(&whole).map(drop),
+            true => serde_json::from_str::<OneContent>(&whole).map(drop),
             false => serde_json::from_str::<IgnoredAny>(&whole).map(drop),
         }
     }
@@ -93,7 +93,7 @@ impl Content<'_> {
 /// An object in which `data` is once at most: of two contents, one would hide the other.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Once {
+struct OneContent {
     #[serde(rename = "data")]
     _data: Option<IgnoredAny>,
 }

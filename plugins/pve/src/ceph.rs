@@ -137,7 +137,11 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
         && !context.is_known(PART.0)
     {
         let why = format!("it is not known whether there is Ceph: {}", error.message);
-        context.add(evaluated(PART.0, "pve-ceph", (Status::Unknown, Some(why))));
+        // A proxy may remove the text by which a cluster without Ceph is recognised.
+        match error.no_answer || matches!(error.class, ErrorClass::Timeout | ErrorClass::NodeUnreachable) {
+            true => context.add(evaluated(PART.0, "pve-ceph", (Status::Unknown, Some(why)))),
+            false => context.diagnostics.add(|| why),
+        }
         return context.checked(PART.0, PERIOD);
     }
     // Also after an error: a Ceph that hangs would take ten seconds of each poll.

@@ -110,11 +110,10 @@ fn removed(context: &mut PollContext, guests: &[Guest<'_>], tasks: &[Task]) {
     replaced.retain(|id, _| removed.contains_key(id));
     for (id, ended) in &removed {
         if guests.iter().any(|guest| guest.id == *id) {
-            // The list of guests may be older than the task.
-            if now - ended > LISTED_LATE {
-                replaced.insert(*id, *ended);
+            if replaced.get(id).is_none_or(|(known, _)| known != ended) {
+                replaced.insert(*id, (*ended, now));
             }
-        } else if replaced.get(id).is_none_or(|earlier| ended > earlier) {
+        } else if replaced.get(id).is_none_or(|(known, since)| ended > known || now - since < LISTED_LATE) {
             context.report.remove(format!("guest/{id}"));
             context.report.remove(format!("backup/guest/{id}"));
         }

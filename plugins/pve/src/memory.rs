@@ -17,9 +17,10 @@ pub(crate) struct Memory {
     pub watched: Vec<u64>,
     /// Guests of those that did not run, by ID.
     pub stopped: SortedMap<u64, Stopped>,
-    /// Guests that are there although a task removed one with their ID, and when it ended, in seconds since 1970.
+    /// Guests that are there although a task removed one with their ID: when that ended by the clock of the server, and
+    /// since when both are listed, in seconds since 1970.
     #[serde(default)]
-    pub replaced: SortedMap<u64, f64>,
+    pub replaced: SortedMap<u64, (f64, f64)>,
     /// Online nodes that report nothing about themselves, and since when, in seconds since 1970.
     pub silent: ExpiringMap<f64>,
     /// Nodes that did not answer in time and are not requested for a while, and why.

@@ -115,16 +115,21 @@ struct Sources<'a> {
     answers: SortedMap<&'a String, Result<Vec<Job>, String>>,
 }
 
-/// Reports jobs that a node lists without their id, and that are not well.
+/// Reports jobs that a node lists without their id. Such a list has no places of its own: they are over when it has
+/// fewer.
 fn nameless(context: &mut PollContext, sources: &Sources<'_>) {
     for (node, jobs) in &sources.answers {
         let nameless = jobs.iter().flatten().enumerate().filter(|(_, job)| job.id().is_none());
         for (index, job) in nameless {
             let name = format!("replication/{} of {node}", item(index));
             let (verdict, _) = evaluate(context, "without an id", job);
-            if verdict.0 != Status::Ok {
-                context.add(on_node(evaluated(name, "pve-replication", verdict), node));
-            }
+            context.add(on_node(evaluated(name, "pve-replication", verdict), node));
+        }
+    }
+    for name in context.reported_before("replication/") {
+        let is_nameless = name.starts_with("replication/item ") && name.contains(" of ");
+        if is_nameless && context.report.dependencies.iter().all(|found| found.name != name) {
+            context.report.remove(name);
         }
     }
 }

@@ -167,7 +167,7 @@ const CASES: &[(&str, &str, Patch, &str)] = &[
         "pmg",
         "/nodes/pmg1/services",
         |body| added(body, false, json!("postfix failed")),
-        "api unknown: *that are not objects*",
+        "api unknown: *not objects and cannot be judged*",
     ),
     (
         "pve",

@@ -192,7 +192,7 @@ async fn pve_reports_each_fault_and_nothing_else() {
                 "resources unknown: /cluster/resources failed on the server*",
                 "* is not there",
                 "* is kept",
-                "ceph unknown: it is not known whether there is Ceph: *",
+                "warning: it is not known whether there is Ceph: *",
                 "warning: it is not known who stopped which guest*",
             ],
         ),

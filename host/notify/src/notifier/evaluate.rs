@@ -16,6 +16,16 @@ const AWAIT: Duration = Duration::from_secs(300);
 impl Notifier {
     /// Settles all alerts for which something may have changed.
     pub(super) fn settle(&mut self, now: Now) {
+        // All at once: each that fires may explain the others of its target.
+        let has_lasted =
+            |subject: &&Subject| self.alerts.get(*subject).is_some_and(|alert| alert.has_lasted(now.moment));
+        for subject in self.unsettled.iter().filter(has_lasted).cloned().collect::<Vec<_>>() {
+            let Some(alert) = self.alerts.get_mut(&subject) else { continue };
+            self.actions.extend(alert.fire(now));
+            self.unsettle_dependents(&subject);
+            self.await_parent(&subject, now);
+            self.changed.insert(subject);
+        }
         loop {
             for target in std::mem::take(&mut self.unsettled_targets) {
                 let subjects: Vec<Subject> = self.subjects_of(&target).cloned().collect();
@@ -29,16 +39,12 @@ impl Notifier {
 
     /// Finds what holds an alert back.
     fn hold_back(&mut self, subject: &Subject, now: Now) {
-        if let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.has_lasted(now.moment)) {
-            self.actions.extend(alert.fire(now));
-            self.changed.insert(subject.clone());
-            self.unsettle_dependents(subject);
-            self.await_parent(subject, now);
-        }
         let Some(by) = self.alerts.get(subject).map(|alert| alert.record.suppressed_by.as_ref()) else { return };
         let is_misled = by.is_some_and(|by| self.alerts.get(by).is_none_or(|by| !by.is_open() && !by.has_fired()));
-        if let Some(alert) = self.alerts.get_mut(subject).filter(|_| is_misled) {
+        if let Some(alert) = self.alerts.get_mut(subject).filter(|alert| is_misled && !alert.is_misled) {
             alert.is_misled = true;
+            // The next report about it may confirm it all the same.
+            self.await_parent(subject, now);
         }
         let Some(alert) = self.alerts.get(subject) else { return };
         let (suppressed, silenced) = match alert.is_open() {

@@ -45,9 +45,10 @@ impl Notifier {
             if let Some(same) = held.as_ref().filter(|held| held.spec.traits == spec.traits) {
                 spec.traits = same.spec.traits.clone();
             }
-            let unconfirmed = held.as_ref().filter(|_| spec.is_enabled).map_or(0, |held| held.unconfirmed);
-            let is_down = spec.is_enabled && held.map_or(spec.was_down, |held| held.is_down);
-            let target = Target { spec, is_down, is_settled: false, repeated: None, unconfirmed };
+            let is_down = spec.is_enabled && held.as_ref().map_or(spec.was_down, |held| held.is_down);
+            let doubts = held.filter(|_| spec.is_enabled).map(|held| (held.unconfirmed, held.doubtful));
+            let (unconfirmed, doubtful) = doubts.unwrap_or_default();
+            let target = Target { spec, is_down, is_settled: false, repeated: None, unconfirmed, doubtful };
             self.targets.insert(target.spec.id.clone(), target);
         }
         for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
@@ -121,8 +122,10 @@ impl Notifier {
             Health::Unhealthy(_) | Health::Healthy | Health::Skipped | Health::Gone => None,
         };
         let mut findings = reading.findings();
-        let is_critical = findings.iter().any(|finding| finding.health == Health::Unhealthy(Status::Critical));
-        self.count_unconfirmed(target, is_critical);
+        let doubtful = self.doubtful(target, &findings);
+        if let Some(held) = self.targets.get_mut(target) {
+            held.unconfirmed = if doubtful.is_empty() { 0 } else { held.unconfirmed + 1 };
+        }
         findings.retain(|finding| proof(finding.health).is_some());
         findings.sort_unstable_by_key(|finding| finding.dependency);
         let (findings, mut subjects) = self.without_repeated(target, findings, reading, now);
@@ -152,21 +155,26 @@ impl Notifier {
         let is_open = self.alerts.get(&Subject::Target(target.clone())).is_some_and(Alert::is_open);
         let Some(held) = self.targets.get_mut(target) else { return };
         held.is_settled = is_settled && !is_open;
+        match held.unconfirmed {
+            0 => held.doubtful.clear(),
+            _ => held.doubtful.extend(doubtful),
+        }
         let is_down = reading.is_down();
         if std::mem::replace(&mut held.is_down, is_down) != is_down {
             self.unsettle_dependents(&Subject::Target(target.clone()));
         }
     }
 
-    /// Counts the reports of a target in which something is critical, and each time something else.
-    fn count_unconfirmed(&mut self, target: &TargetId, is_critical: bool) {
-        let fires = |subject: &Subject| {
-            let is_firing = |alert: &Alert| alert.record.state == AlertState::Firing;
-            subject.dependency_name().is_some() && self.alerts.get(subject).is_some_and(is_firing)
-        };
-        let is_confirmed = self.subjects_of(target).any(fires);
-        let Some(held) = self.targets.get_mut(target) else { return };
-        held.unconfirmed = if is_critical && !is_confirmed { held.unconfirmed + 1 } else { 0 };
+    /// Returns the dependencies that are critical in a report, and of which no alert fires.
+    fn doubtful(&self, target: &TargetId, findings: &[Finding<'_>]) -> Vec<Arc<str>> {
+        let is_critical = |finding: &&Finding<'_>| finding.health == Health::Unhealthy(Status::Critical);
+        let is_firing = |alert: &Alert| alert.record.state == AlertState::Firing;
+        let names = findings.iter().filter(is_critical).map(|finding| Arc::from(finding.dependency));
+        names
+            .filter(|name: &Arc<str>| {
+                !self.alerts.get(&Subject::dependency(target, name.clone())).is_some_and(is_firing)
+            })
+            .collect()
     }
 
     /// The target was polled: it can be, and its report has dependencies or, if `empty` says why, has none.
@@ -427,8 +435,9 @@ impl Notifier {
         let attributes = crate::Attributes { subject, status, traits: &spec.traits };
         let of_route = || route::applying(&self.settings.routes, &attributes).first().and_then(|route| route.confirm);
         let confirm = spec.confirm.or_else(of_route).unwrap_or(self.settings.confirm);
-        // A target of which always something is critical, and each time something else, is broken.
-        if held.unconfirmed >= 2 * confirm { 1 } else { confirm }
+        // Parts that fail in turns, so that always one of them is critical, are as bad as one that stays critical.
+        let is_known = subject.dependency_name().is_some_and(|name| held.doubtful.contains(name));
+        if is_known && held.unconfirmed >= 2 * confirm { 1 } else { confirm }
     }
 
     fn recover(&self, subject: &Subject, alert: &Alert) -> u32 {

@@ -30,7 +30,11 @@ impl Notifier {
         let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
         // One that fires is not seen to recover.
         let is_firing = alert.record.state == AlertState::Firing;
+        let before = alert.streak;
         alert.streak = if is_firing { 0 } else { alert.streak };
+        if alert.streak != before {
+            self.unsettled.insert(subject.clone());
+        }
         if let Proof::Lasting(long) = proof {
             let at = alert.confirm_at(now.moment.after(long));
             self.timers.extend(at.map(|at| (at, subject.clone())));

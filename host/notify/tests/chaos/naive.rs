@@ -3,7 +3,7 @@
 use crate::common::{Report, START, VAGUE_AFTER};
 use crate::{DEPENDENCIES, REPORTS};
 use model::{Status, Subject, TargetId, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long an alert that is not confirmed waits for a dependency that is no longer reported.
@@ -28,8 +28,8 @@ pub(crate) struct Told {
 #[derive(Default)]
 pub(crate) struct Naive {
     pub(crate) told: BTreeMap<Subject, Told>,
-    /// The reports in a row of each target in which something was critical, while no alert about it fired.
-    pub(crate) unconfirmed: BTreeMap<TargetId, u32>,
+    /// The reports in a row of each target in which something was critical of which no alert fired, and what it was.
+    pub(crate) unconfirmed: BTreeMap<TargetId, (u32, BTreeSet<&'static str>)>,
 }
 
 impl Naive {
@@ -70,11 +70,16 @@ impl Naive {
             false => self.count(itself, false, REPORTS),
         }
         let since_start = now.since(Timestamp::from_millis(START));
-        let is_critical = report.statuses.values().any(|status| *status == Status::Critical);
-        let fires = DEPENDENCIES.iter().any(|name| self.is_firing(&Subject::dependency(target, *name)));
-        let unconfirmed = self.unconfirmed.entry(target.clone()).or_default();
-        *unconfirmed = if is_critical && !fires { *unconfirmed + 1 } else { 0 };
-        let needed = if *unconfirmed >= 2 * REPORTS { 1 } else { REPORTS };
+        let is_critical = |name: &&str| report.statuses.get(*name) == Some(&Status::Critical);
+        let fires = |name: &&str| self.is_firing(&Subject::dependency(target, *name));
+        let doubtful: BTreeSet<&str> =
+            DEPENDENCIES.into_iter().filter(is_critical).filter(|name| !fires(name)).collect();
+        let (mut reports, mut before) = self.unconfirmed.remove(target).unwrap_or_default();
+        reports = if doubtful.is_empty() { 0 } else { reports + 1 };
+        let in_turns = before.clone();
+        let needed = |name: &str| if in_turns.contains(name) && reports >= 2 * REPORTS { 1 } else { REPORTS };
+        before = if reports == 0 { BTreeSet::new() } else { before.union(&doubtful).copied().collect() };
+        self.unconfirmed.insert(target.clone(), (reports, before));
         for name in DEPENDENCIES {
             let subject = Subject::dependency(target, name);
             match report.statuses.get(name) {
@@ -96,7 +101,7 @@ impl Naive {
                     }
                     self.lose(subject, true, now);
                 }
-                Some(Status::Critical) => self.count(subject, true, needed),
+                Some(Status::Critical) => self.count(subject, true, needed(name)),
                 Some(_) => self.count(subject, false, REPORTS),
             }
         }

@@ -45,9 +45,9 @@ fn add_error(report: &mut Report, held: Option<&Dependency>, message: String) {
         false => message,
     };
     // The message quotes words of the body, which may differ in each answer with the same status.
-    let unquoted = |text: &str| text.split('"').next().map(str::to_owned);
+    let before_quote = |text: &str| text.split('"').next().map(str::to_owned);
     let said = held.filter(|held| held.status == Status::Critical && held.runs_on == critical);
-    let said = said.and_then(|held| held.error_message.clone()).filter(|said| unquoted(said) == unquoted(&why));
+    let said = said.and_then(|held| held.error_message.clone()).filter(|said| before_quote(said) == before_quote(&why));
     let why = said.unwrap_or(why);
     let wrong = Dependency { error_message: Some(why), runs_on: critical, ..answer(Status::Critical) };
     match report.dependencies.iter_mut().find(|found| found.name == NAME) {

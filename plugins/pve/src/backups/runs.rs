@@ -12,13 +12,11 @@ use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::SortedMap;
-use proxmox::{AgeRule, Ended, Error, ErrorClass, Selection, Thresholds, evaluated, list, moment, worst};
+use proxmox::{AgeRule, DAY, Ended, Error, ErrorClass, Selection, Thresholds, evaluated, list, moment, worst};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs within this time are evaluated together. Seconds.
 /// A run in progress hangs after this time. Seconds.
 const LONGEST: f64 = 2.0 * DAY;
-const DAY: f64 = 24.0 * 3600.0;
 /// A job's run begins at the same time each day, with this tolerance. Seconds.
 const ROUGHLY: f64 = 30.0 * 60.0;
 /// The number of runs that are read of each node. A node with many guests may have a run for each.
@@ -38,7 +36,11 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
         let tasks = answer.list::<Task>(&mut context.diagnostics);
         crate::nodes::record_answer(context, node, &tasks);
         let before = context.report.dependencies.len();
-        let was_missed = tasks.is_ok() && context.was_read(&format!("backup/node/{node}"));
+        let own = format!("backup/node/{node}");
+        let is_first = tasks.is_ok() && !context.is_known(&own);
+        if tasks.is_ok() {
+            context.was_read(&own);
+        }
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
                 let due = |guest: &&Guest<'_>| guest.node == **node && !excluded(context, guest);
@@ -66,9 +68,9 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
                 whole = false;
             }
         }
-        if was_missed && context.report.dependencies.len() == before {
-            // It was only reported because its runs could not be read.
-            context.report.remove(format!("backup/node/{node}"));
+        if is_first && context.report.dependencies.len() == before {
+            // It may have been reported because its runs could not be read.
+            context.report.remove(own);
         }
     }
     for name in nodes.keys().filter(|name| !asked.contains(name)) {
@@ -85,7 +87,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
                 let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
                 context.mark_unknown_until_checked(name(), why);
             } else if silent_nodes.contains(&*guest.node) {
-                let why = format!("it cannot be checked: see \"backup/node/{}\"", guest.node);
+                let why = format!("the last backups of its node {} are not known", guest.node);
                 context.mark_unknown_until_checked(name(), why);
             }
             continue;
@@ -102,19 +104,21 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
     whole
 }
 
-/// Reports that the runs on a node are not known: unknown, or for a while as before. Returns whether it is unknown.
+/// Reports that the runs on a node are not known: unknown, or for a while as before. Returns whether the guests of the
+/// node are unknown instead, because the node is not checked.
 fn unread(context: &mut PollContext, node: &str, error: &Error, is_reported: bool) -> bool {
     let name = format!("backup/node/{node}");
     // The dependency of an unreachable node says it at once.
     let is_said = error.class == ErrorClass::NodeUnreachable;
     let is_unknown = context.stands(&name, error) || !(is_said || context.is_known(&name));
     if is_unknown && is_reported {
+        context.forget_read(&name);
         context.add(of_node(node, Status::Unknown, format!("the last backups are not known: {}", error.message)));
-        return true;
+        return false;
     }
     context.diagnostics.add(|| format!("the last backups of {node} are not known: {}", error.message));
     context.report.keep(name);
-    false
+    is_unknown
 }
 
 /// A dependency of the runs on a node that is not ok.
