@@ -295,8 +295,8 @@ impl Kind {
             Some(encoding) if mark == 0 && is_utf16(encoding) && self.is_utf8_so_far(begin) => {
                 Text::Utf8 { other: None }
             }
-            // Many servers declare one character set for every text, also for UTF-8. A text with one byte for each letter is
-            // not UTF-8 by chance.
+            // Many servers declare one character set for every text, also for UTF-8. A text with one byte for each
+            // letter is not UTF-8 by chance.
             Some(encoding) if encoding == WINDOWS_1252 || is_legacy(encoding) && is_utf8(begin) => {
                 Text::Utf8 { other: Some(encoding) }
             }

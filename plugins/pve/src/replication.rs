@@ -115,8 +115,7 @@ struct Sources<'a> {
     answers: SortedMap<&'a String, Result<Vec<Job>, String>>,
 }
 
-/// Reports jobs that a node lists without their id. Such a list has no places of its own: they are over when it has
-/// fewer.
+/// Reports jobs that a node lists without their id. Those that it no longer lists are over.
 fn nameless(context: &mut PollContext, sources: &Sources<'_>) {
     for (node, jobs) in &sources.answers {
         let nameless = jobs.iter().flatten().enumerate().filter(|(_, job)| job.id().is_none());

@@ -305,8 +305,9 @@ struct Pair {
     devices: [World; 2],
     polls: usize,
     is_broken: bool,
-    /// For how long the service has been as it is, in seconds.
+    /// For how long a device can know that the service is as it is, in seconds: from the first poll on.
     since: u64,
+    is_seen: bool,
     is_open: bool,
     log: Vec<String>,
 }
@@ -315,12 +316,12 @@ impl Pair {
     fn new() -> Self {
         let mut devices = [device(), device()];
         begin(&mut devices[0], Vec::new(), LastPoller::ThisDevice);
-        Self { devices, polls: 0, is_broken: false, since: 0, is_open: false, log: Vec::new() }
+        Self { devices, polls: 0, is_broken: false, since: 0, is_seen: false, is_open: false, log: Vec::new() }
     }
 
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            self.since += 1;
+            self.since += u64::from(self.is_seen);
             self.devices.iter_mut().for_each(|device| device.advance(1));
             self.hear();
         }
@@ -340,6 +341,7 @@ impl Pair {
     fn poll(&mut self) {
         let status = if self.is_broken { Critical } else { Ok };
         self.devices[self.polls].observe("a", &[("db", status)]);
+        self.is_seen = true;
         self.pass(1);
     }
 
@@ -354,7 +356,7 @@ impl Pair {
         match step {
             Step::Pass(seconds) => self.pass(seconds),
             Step::Poll => self.poll(),
-            Step::Turn => (self.is_broken, self.since) = (!self.is_broken, 0),
+            Step::Turn => (self.is_broken, self.since, self.is_seen) = (!self.is_broken, 0, false),
             Step::Move => {
                 let open = leave(&mut self.devices[polls]);
                 self.pass(4);

@@ -43,12 +43,8 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
         }
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
-                let due = |guest: &&Guest<'_>| guest.node == **node && !excluded(context, guest);
-                let covered = |guest: &Guest<'_>| jobs.iter().any(|job| job.is_on() && job.covers(guest));
-                if reports(nodes, node) && guests.iter().filter(due).any(covered) {
-                    let why = "a job covers guests on this node, and no backup ran as far back as its tasks go";
-                    context.add(of_node(node, Status::Warning, why.to_owned()));
-                }
+                let dependency = never_ran(context, node, guests, jobs).filter(|_| reports(nodes, node));
+                context.report.dependencies.extend(dependency);
             }
             Ok(tasks) => {
                 let several = sort(tasks, &mut newest, context.seconds());
@@ -102,6 +98,14 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest<'_>], nodes: &No
         context.report.keep("backup/guest/");
     }
     whole
+}
+
+/// Warns of a node without any run, although a job covers guests on it.
+fn never_ran(context: &PollContext, node: &str, guests: &[Guest<'_>], jobs: &[Job]) -> Option<Dependency> {
+    let due = |guest: &&Guest<'_>| guest.node == node && !excluded(context, guest);
+    let covered = |guest: &Guest<'_>| jobs.iter().any(|job| job.is_on() && job.covers(guest));
+    let why = "a job covers guests on this node, and no backup ran as far back as its tasks go";
+    guests.iter().filter(due).any(covered).then(|| of_node(node, Status::Warning, why.to_owned()))
 }
 
 /// Reports that the runs on a node are not known: unknown, or for a while as before. Returns whether the guests of the
