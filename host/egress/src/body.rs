@@ -18,6 +18,12 @@ const FIRST_HOLD: usize = 64 * 1024;
 /// Maximum wait of a partly read body for more of the budget. The wait is short because the body already holds a share.
 const GROWING: Duration = Duration::from_secs(2);
 
+/// The longest body in bytes that is received although it is not asked for. Another connection, and a TLS handshake,
+/// would cost more; one that is longer closes the connection.
+const PASSED_OVER: usize = 64 * 1024;
+/// Maximum wait for such a body.
+const ARRIVES: Duration = Duration::from_millis(20);
+
 /// The part of a body that was read.
 pub(crate) struct Read {
     pub body: Vec<u8>,
@@ -26,7 +32,7 @@ pub(crate) struct Read {
 }
 
 /// Reads and decodes a body within the cap and the budget. If the body is too long, or the rest is not asked for, the
-/// rest is not read and the connection is closed.
+/// rest is not read and the connection is closed. A short body of which nothing is wanted is passed over.
 pub(crate) async fn read(
     (common, plan, progress): (&Common, &Plan, &Progress),
     mut incoming: Incoming,
@@ -35,7 +41,11 @@ pub(crate) async fn read(
     let visible = &*plan.visible;
     // An answer without a body (to HEAD, or with status 304) may state the encoding that its body would have.
     if visible.is_nothing() || incoming.is_end_stream() {
-        return Ok(Read { body: Vec::new(), is_complete: incoming.is_end_stream(), held: None });
+        let is_complete = incoming.is_end_stream();
+        if !is_complete {
+            let _ = timeout(ARRIVES, pass_over(incoming)).await;
+        }
+        return Ok(Read { body: Vec::new(), is_complete, held: None });
     }
     let mut decoding = Decoding::of(headers)?;
     let unseen = if visible.is_whole() { 0 } else { visible.margin() };
@@ -90,6 +100,17 @@ pub(crate) async fn read(
     let Growing { bytes: body, mut held, .. } = body;
     held.shrink(body.len());
     Ok(Read { body, is_complete, held: Some(held) })
+}
+
+/// Receives the rest of a short body, so that its connection can be used again. What is wrong with it does not matter.
+async fn pass_over(mut incoming: Incoming) {
+    let mut received = 0;
+    while let Some(Ok(frame)) = incoming.frame().await {
+        received += frame.data_ref().map_or(0, |data| data.len());
+        if received > PASSED_OVER {
+            return;
+        }
+    }
 }
 
 /// A body while it is read.

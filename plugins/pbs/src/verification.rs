@@ -51,8 +51,8 @@ struct Verification {
     state: Field<Text>,
 }
 
-/// Reads a verification. Of one that is not an object, a text is its state, and any other value but null is a state that
-/// is neither ok nor failed.
+/// Reads a verification. Of one that is not an object, a text is its state, and any other value but null is a state
+/// that is neither ok nor failed.
 fn verification<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verification, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
     let read = match raw.get().as_bytes().first() {

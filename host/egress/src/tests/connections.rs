@@ -247,6 +247,32 @@ async fn a_connection_that_the_server_closed_is_given_up_without_a_request_to_th
 }
 
 #[tokio::test]
+async fn only_a_short_body_that_is_not_asked_for_keeps_its_connection() {
+    for (length, expected) in [(3_000, 1), (20_000_000, 3)] {
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counter = accepted.clone();
+        let body = ok(&"x".repeat(length));
+        let port = server(move |mut stream| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let body = body.clone();
+            async move {
+                while head(&mut stream).await.is_some() {
+                    let _ = stream.write_all(body.as_bytes()).await;
+                }
+            }
+        })
+        .await;
+        let poll = poll(&format!("http://127.0.0.1:{port}/"));
+        for _ in 0..3 {
+            let request = Request { reading: BodyReading::None, ..Request::get("") };
+            let response = poll.session.fetch(request).await.unwrap();
+            assert_eq!((response.status, response.body.len(), response.is_complete), (200, 0, false));
+        }
+        assert_eq!(accepted.load(Ordering::Relaxed), expected, "{length} bytes");
+    }
+}
+
+#[tokio::test]
 async fn as_many_connections_are_kept_as_requests_were_in_flight_together() {
     /// More than the number that is always kept, and no more than one kind may send to a host.
     const TOGETHER: usize = 15;
