@@ -21,8 +21,8 @@ pub(crate) fn health(raw: &RawValue) -> Option<Health<'_>> {
 /// Reads a health of which fields are repeated, as several. Contains only `None` if it cannot be read.
 pub(crate) fn repeated(raw: &RawValue) -> Vec<Option<Health<'_>>> {
     match serde_json::from_str(raw.get()) {
-        Ok(Repeated(found)) => found.into_iter().map(Some).collect(),
-        Err(_) => vec![None],
+        Ok(Repeated(found)) if !found.is_empty() => found.into_iter().map(Some).collect(),
+        Ok(_) | Err(_) => vec![None],
     }
 }
 
@@ -58,6 +58,9 @@ impl<'de> Visitor<'de> for EachPart {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found: Vec<Health<'de>> = Vec::new();
         while let Some((part, raw)) = map.next_entry::<Part, &RawValue>()? {
+            if matches!(part, Part::Other) {
+                continue;
+            }
             let free = found.iter().position(|health| health.get(part).is_none()).unwrap_or(found.len());
             if free == MOST {
                 return Err(A::Error::custom("a field is repeated too often"));
