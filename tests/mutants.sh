@@ -94,7 +94,7 @@ notify_mutants=(
     "what is unknown alerts at once|notifier/observe.rs|now.moment_of(alert.record.since).after(long)|now.moment"
     "an alert that is never confirmed explains for ever|notifier/evaluate.rs|if alert.is_misled {|if false {"
     "a target of which always something else fails is not noticed|notifier/observe.rs|if is_known && held.unconfirmed >= 2 * confirm {|if false {"
-    "a report that does not know counts as a good one|notifier/sight.rs|if is_firing { 0 } else { alert.streak }|alert.streak"
+    "a report that does not know counts as a good one|notifier/sight.rs|if is_firing && alert.streak > 0 {|if false {"
     "the start needs no more reports|notifier/observe.rs|let more = u32::from(is_starting);|let more = 0;"
 )
 

@@ -23,7 +23,7 @@ const STALE_LOCK: f64 = 12.0 * 3600.0;
 /// How often the names of guests are remembered, for when their node is offline and the cluster lists only IDs.
 const NAMED: Duration = Duration::from_secs(5 * 60);
 
-/// For how long after a removal the list of guests may still have the guest. Seconds.
+/// After a removal, the list of guests may have the guest for this long. Seconds.
 const LISTED_LATE: f64 = 120.0;
 
 /// Guests that were expected to run at the last poll.

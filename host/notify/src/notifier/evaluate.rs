@@ -43,7 +43,7 @@ impl Notifier {
         let is_misled = by.is_some_and(|by| self.alerts.get(by).is_none_or(|by| !by.is_open() && !by.has_fired()));
         if let Some(alert) = self.alerts.get_mut(subject).filter(|alert| is_misled && !alert.is_misled) {
             alert.is_misled = true;
-            // The next report about it may confirm it all the same.
+            // The cause may be confirmed a moment later all the same.
             self.await_parent(subject, now);
         }
         let Some(alert) = self.alerts.get(subject) else { return };

@@ -28,11 +28,10 @@ impl Notifier {
     pub(super) fn lose_sight(&mut self, subject: &Subject, message: Option<&str>, proof: Proof, now: Now) {
         let Some(alert) = self.alerts.get_mut(subject) else { return };
         let was_out_of_sight = std::mem::replace(&mut alert.is_out_of_sight, true);
-        // One that fires is not seen to recover.
         let is_firing = alert.record.state == AlertState::Firing;
-        let before = alert.streak;
-        alert.streak = if is_firing { 0 } else { alert.streak };
-        if alert.streak != before {
+        // It is not seen to recover.
+        if is_firing && alert.streak > 0 {
+            alert.streak = 0;
             self.unsettled.insert(subject.clone());
         }
         if let Proof::Lasting(long) = proof {
