@@ -21,8 +21,9 @@ const GROWING: Duration = Duration::from_secs(2);
 /// The longest body in bytes that is received although it is not asked for. Another connection, and a TLS handshake,
 /// would cost more; one that is longer closes the connection.
 const PASSED_OVER: usize = 64 * 1024;
-/// Maximum wait for such a body.
-const ARRIVES: Duration = Duration::from_millis(20);
+/// Maximum wait for such a body. A server that writes it apart from the head often sends it only when the head is
+/// acknowledged, which Linux delays by up to 40 ms.
+const ARRIVES: Duration = Duration::from_millis(100);
 
 /// The part of a body that was read.
 pub(crate) struct Read {
@@ -43,7 +44,7 @@ pub(crate) async fn read(
     if visible.is_nothing() || incoming.is_end_stream() {
         let is_complete = incoming.is_end_stream();
         if !is_complete {
-            let _ = timeout(ARRIVES, pass_over(incoming)).await;
+            pass_over(incoming).await;
         }
         return Ok(Read { body: Vec::new(), is_complete, held: None });
     }
@@ -104,13 +105,16 @@ pub(crate) async fn read(
 
 /// Receives the rest of a short body, so that its connection can be used again. What is wrong with it does not matter.
 async fn pass_over(mut incoming: Incoming) {
-    let mut received = 0;
-    while let Some(Ok(frame)) = incoming.frame().await {
-        received += frame.data_ref().map_or(0, |data| data.len());
-        if received > PASSED_OVER {
-            return;
+    let short = async {
+        let mut received = 0;
+        while let Some(Ok(frame)) = incoming.frame().await {
+            received += frame.data_ref().map_or(0, |data| data.len());
+            if received > PASSED_OVER {
+                return;
+            }
         }
-    }
+    };
+    let _ = timeout(ARRIVES, short).await;
 }
 
 /// A body while it is read.
@@ -158,5 +162,53 @@ impl Growing<'_, '_> {
         self.counted = Counted::new(&self.plan.reading);
         (self.bytes, self.searched) = (Vec::with_capacity(bytes.len()), 0);
         self.add(bytes).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http_body_util::Empty;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::time::sleep;
+
+    /// Returns whether a connection can be used again after an answer, of which a part of the body arrives at each of
+    /// these times.
+    async fn is_kept(length: usize, parts: &[(Duration, usize)]) -> bool {
+        let (here, mut there) = duplex(1 << 20);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(here)).await.unwrap();
+        tokio::spawn(connection);
+        let parts = parts.to_vec();
+        let server = tokio::spawn(async move {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            there.write_all(head.as_bytes()).await.unwrap();
+            for (after, bytes) in parts {
+                sleep(after).await;
+                let _ = there.write_all(&vec![b'x'; bytes]).await;
+            }
+            there
+        });
+        let answer = sender.send_request(hyper::Request::new(Empty::<Bytes>::new())).await.unwrap();
+        pass_over(answer.into_body()).await;
+        let _open = server.await.unwrap();
+        timeout(Duration::from_secs(1), sender.ready()).await.is_ok_and(|ready| ready.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_body_is_passed_over_if_it_arrives_soon() {
+        let millis = Duration::from_millis;
+        let cases: [(usize, &[(Duration, usize)], bool); 6] = [
+            (3_000, &[(millis(0), 3_000)], true),
+            (3_000, &[(millis(40), 3_000)], true),
+            (3_000, &[(millis(40), 1_000), (millis(40), 2_000)], true),
+            (3_000, &[(millis(40), 1_000), (millis(80), 2_000)], false),
+            (3_000, &[], false),
+            (100_000, &[(millis(1), 70_000), (millis(1), 30_000)], false),
+        ];
+        for (length, parts, expected) in cases {
+            assert_eq!(is_kept(length, parts).await, expected, "{length} bytes: {parts:?}");
+        }
     }
 }
