@@ -1,6 +1,6 @@
 //! A client of the broker that sends whatever it wants, with the protocol in plain text.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -49,6 +49,25 @@ impl Client {
             if line.starts_with("PONG") || line.is_empty() {
                 return refused;
             }
+        }
+    }
+
+    /// Sends an empty request, and returns the payload of the answer.
+    pub(crate) fn ask(&mut self, subject: &str) -> Vec<u8> {
+        self.send(format!("SUB _INBOX.asked 1\r\nUNSUB 1 1\r\nPUB {subject} _INBOX.asked 0\r\n\r\n"));
+        loop {
+            let line = self.line();
+            assert!(!line.is_empty() && !line.starts_with("-ERR"), "{subject}: {line}");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let size = |from_end: usize| words[words.len() - from_end].parse::<usize>().unwrap();
+            let (head, all) = match words[0] {
+                "HMSG" => (size(2), size(1)),
+                "MSG" => (0, size(1)),
+                _ => continue,
+            };
+            let mut answer = vec![0; all + 2];
+            self.stream.read_exact(&mut answer).unwrap();
+            return answer[head..all].to_vec();
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Where one of several hosts acts: deployments that one device polls at a time, and operators.
 
+use crate::attack::Client;
 use crate::receiver::{self, Receiver};
 use crate::support::{self, Host, Server, TOKEN, always, folder, ok, send, until};
 use crate::{CRITICAL, Fleet, HEALTHY, NAMES, deploy, server_for_each, target};
+use fleet::wire::{OpenAlerts, decode};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -104,6 +106,13 @@ fn an_alert_goes_on_while_its_target_goes_from_device_to_device() {
     assert_eq!(first_told[0], "firing");
     let alert = |host: &Host| host.get("/api/v1/alerts")["alerts"][0].clone();
     let fires = |alert: &Value| alert["state"] == "firing" && alert["dependency"] == "db";
+
+    // If it were stopped earlier, the next device would not know of the message, and would send one too.
+    let mut client = Client::connect(fleet.broker.port(), "agent-host-1", &fleet.password("host-1"));
+    let mut left = || decode::<OpenAlerts>(&client.ask("$JS.API.DIRECT.GET.KV_open-alerts.$KV.open-alerts.web")).ok();
+    let is_told =
+        |left: &OpenAlerts| left.alerts.iter().any(|alert| alert.notified.iter().any(|to| to.status == "critical"));
+    until("its record says that it is told", &mut left, |left| left.as_ref().is_some_and(is_told));
 
     // It is stopped: another device has the alert. When it continues, it says nothing.
     let host = |hosts: &[Option<Host>], n: usize| alert(hosts[n].as_ref().unwrap());
