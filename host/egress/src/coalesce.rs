@@ -39,11 +39,12 @@ pub(crate) struct Caller<'a> {
 }
 
 /// Identifies a request. Two requests are coalesced if they have the same method, URL, headers (with secrets inserted)
-/// and route. Targets of different kinds may share an answer.
+/// and route, and both read the body or neither does. Targets of different kinds may share an answer.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     route: Route,
     head: bool,
+    reads_body: bool,
     /// The path and query, then the sorted headers, each part after its length.
     request: Vec<u8>,
 }
@@ -106,7 +107,12 @@ fn key(plan: &Plan) -> Option<Key> {
         request.extend_from_slice(&part.len().to_le_bytes());
         request.extend_from_slice(part);
     }
-    Some(Key { route: Route::of(&plan.destination), head: plan.method == crate::Method::HEAD, request })
+    Some(Key {
+        route: Route::of(&plan.destination),
+        head: plan.method == crate::Method::HEAD,
+        reads_body: !plan.visible.is_nothing(),
+        request,
+    })
 }
 
 fn shared(task: JoinHandle<Result<Raw, Error>>) -> SharedAnswer {

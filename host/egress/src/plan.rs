@@ -97,8 +97,10 @@ pub(crate) async fn plan(
     let derived: Vec<String> = signed.into_texts().collect();
     let visible = Arc::new(Visible::of(&request.reading, Maskers::new(grant, &derived)));
     let destination = Destination { origin, server_name, tls, reach: grant.reach.clone() };
-    // The answer contains a captured secret of this target, or belongs to its nonce: other callers must not share it.
-    let shared = request.captures.is_empty() && login.is_none() && visible.is_whole();
+    // The answer contains a captured secret of this target, or belongs to its nonce, or ends where this target says:
+    // other callers must not share it.
+    let ends_alike = visible.is_whole() || visible.is_nothing();
+    let shared = request.captures.is_empty() && login.is_none() && ends_alike;
     let (share, bytes) = (share.clone(), reading.clone());
     let Request { method, reading, .. } = *request;
     let body = body.into();

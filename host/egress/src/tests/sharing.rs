@@ -153,6 +153,32 @@ async fn identical_requests_are_sent_once_and_masked_for_each_caller() {
 }
 
 #[tokio::test]
+async fn requests_that_read_no_body_are_sent_once() {
+    let (count, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
+    let url = format!("http://127.0.0.1:{}/", held(count.clone(), gate.clone()).await);
+    let poll = poll(&url);
+    let reading = |reading: BodyReading| poll.session.fetch(Request { reading, ..Request::get("") });
+    let open = async {
+        until("all are on their way", || count.load(Ordering::SeqCst) == 4).await;
+        gate.add_permits(4);
+    };
+    let (a, b, whole, first, again, ()) = tokio::join!(
+        reading(BodyReading::None),
+        reading(BodyReading::None),
+        reading(BodyReading::Whole),
+        reading(BodyReading::First(6)),
+        reading(BodyReading::First(6)),
+        open,
+    );
+    for (answer, expected) in [(a, ""), (b, ""), (whole, "shared hunter2hunter2"), (first, "shared"), (again, "shared")]
+    {
+        let answer = answer.unwrap();
+        assert_eq!((answer.status, &*String::from_utf8_lossy(&answer.body)), (200, expected));
+    }
+    assert_eq!(poll.egress.gauges().coalesced.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
 async fn a_shared_request_ends_when_the_last_caller_leaves() {
     let (count, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
     let url = format!("http://127.0.0.1:{}/", held(count.clone(), gate.clone()).await);
