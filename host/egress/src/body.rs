@@ -174,9 +174,11 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio::time::sleep;
 
-    /// Returns whether a connection can be used again after an answer, of which a part of the body arrives at each of
-    /// these times.
-    async fn is_kept(length: usize, parts: &[(Duration, usize)]) -> bool {
+    /// Parts of a body: how long after the one before each arrives, and its length.
+    type Parts<'a> = &'a [(Duration, usize)];
+
+    /// Returns whether a connection can be used again after an answer with such a body.
+    async fn is_kept(length: usize, parts: Parts<'_>) -> bool {
         let (here, mut there) = duplex(1 << 20);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(here)).await.unwrap();
         tokio::spawn(connection);
@@ -199,7 +201,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_short_body_is_passed_over_if_it_arrives_soon() {
         let millis = Duration::from_millis;
-        let cases: [(usize, &[(Duration, usize)], bool); 6] = [
+        let cases: [(usize, Parts<'_>, bool); 6] = [
             (3_000, &[(millis(0), 3_000)], true),
             (3_000, &[(millis(40), 3_000)], true),
             (3_000, &[(millis(40), 1_000), (millis(40), 2_000)], true),
