@@ -121,12 +121,32 @@ fn refused(status: u16, answer: &str) -> Result<(), CallError> {
 /// The length of the text in bytes. Slack cuts texts above 40,000 characters; people stop reading earlier.
 const LONGEST: usize = 3500;
 
+/// Replaces the characters of bold, code and struck-out text by similar ones, and those of italic text where they are not
+/// inside of a name. Slack has no escapes for them, and Mattermost's would be visible there.
+fn unmarked(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let (mut before, mut rest) = (None, text.chars().peekable());
+    while let Some(c) = rest.next() {
+        let is_inside = [before, rest.peek().copied()].iter().all(|next| next.is_some_and(char::is_alphanumeric));
+        plain.push(match c {
+            '*' => '\u{2217}',
+            '`' => '\u{2cb}',
+            '~' => '\u{223c}',
+            '_' if !is_inside => '\u{ff3f}',
+            c => c,
+        });
+        before = Some(c);
+    }
+    plain
+}
+
 /// Escapes a text for Slack's markup. Mattermost and Rocket.Chat also read `@channel` and the like in texts, which come
 /// from targets: an invisible character after the `@` keeps them from notifying a group, and one in `[text](address)`
 /// from showing another address than it leads to.
 fn escaped(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace("](", "]\u{200b}(");
-    let mut parts = escaped.split('@');
+    let plain = unmarked(&escaped);
+    let mut parts = plain.split('@');
     let mut safe = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let lower: String = part.chars().take(LONGEST_GROUP).collect::<String>().to_ascii_lowercase();
@@ -183,6 +203,7 @@ mod tests {
         assert_eq!(escaped("<a> & b"), "&lt;a&gt; &amp; b");
         assert_eq!(escaped("[bank](http://a)"), "[bank]\u{200b}(http://a)");
         assert_eq!(escaped("@here, @all"), "@\u{200b}here, @\u{200b}all");
+        assert_eq!(escaped("*a* `b` ~c~ d_e _f_ __g"), "∗a∗ ˋbˋ ∼c∼ d_e ＿f＿ ＿＿g");
     }
 
     #[test]
