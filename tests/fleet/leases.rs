@@ -112,7 +112,7 @@ fn an_alert_goes_on_while_its_target_goes_from_device_to_device() {
     let mut left = || decode::<OpenAlerts>(&client.ask("$JS.API.DIRECT.GET.KV_open-alerts.$KV.open-alerts.web")).ok();
     let is_told =
         |left: &OpenAlerts| left.alerts.iter().any(|alert| alert.notified.iter().any(|to| to.status == "critical"));
-    until("its record says that it is told", &mut left, |left| left.as_ref().is_some_and(is_told));
+    until("its record says that it notified", &mut left, |left| left.as_ref().is_some_and(is_told));
 
     // It is stopped: another device has the alert. When it continues, it says nothing.
     let host = |hosts: &[Option<Host>], n: usize| alert(hosts[n].as_ref().unwrap());
