@@ -121,7 +121,7 @@ fn refused(status: u16, answer: &str) -> Result<(), CallError> {
 /// The length of the text in bytes. Slack cuts texts above 40,000 characters; people stop reading earlier.
 const LONGEST: usize = 3500;
 
-/// Replaces the characters of bold, code and struck-out text by similar ones, and those of italic text where they are not
+/// Replaces the characters of bold, code and struck-out text by similar ones, and those of italic text unless they are
 /// inside of a name. Slack has no escapes for them, and Mattermost's would be visible there.
 fn unmarked(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
