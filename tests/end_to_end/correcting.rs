@@ -5,9 +5,11 @@ use crate::operating::target;
 use crate::receiver::Receiver;
 use crate::support::{Host, Server, TOKEN, folder, get, ok, until};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn a_corrected_channel_hears_what_still_fires_and_once_what_ended() {
@@ -77,5 +79,52 @@ fn correct_a_channel(correct: impl FnOnce(Host, &Path, &str) -> Host) {
     assert!(retry.0 == 1 && retry.2.contains("was replaced by later ones"), "{retry:?}");
     let (_, page) = get(&host.api, "/channels", Some(TOKEN));
     assert!(page.contains("replaced"), "{page}");
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn a_channel_for_which_too_much_waited_is_notified_again_once_it_is_back() {
+    let (_keep, folder) = folder();
+    let names: Vec<String> = (0..110).map(|number| format!("d{number:03}")).collect();
+    let items: Vec<String> = names.iter().map(|name| format!(r#"{{"name":"{name}","healthy":false}}"#)).collect();
+    let body = format!("[{}]", items.join(","));
+    let server = Server::start(vec![("/many", Arc::new(move |_| ok(&body)))]);
+    let is_open = Arc::new(AtomicBool::new(false));
+    let opened = is_open.clone();
+    let receiver = Receiver::start(Arc::new(move |_, _| {
+        let closed = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n".to_vec();
+        Some(if opened.load(Ordering::SeqCst) { ok("ok") } else { closed })
+    }));
+    let target = target("many", &server.url("/many"), "");
+    let config = |channel: &str| {
+        format!(
+            "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n[alerts]\nstartup_grace = \"0s\"\n{target}{channel}"
+        )
+    };
+    // More groups than that of one route would be one notification.
+    let route = |number: usize| {
+        format!(
+            "[[route]]\nchannels = [\"ops\"]\ngroup_by = [\"dependency\"]\nmatch = {{ dependency = \"=~d{number:02}.\" }}\n\
+             group_wait = \"0s\"\ngroup_interval = \"0s\"\n"
+        )
+    };
+    let channel = webhook(&receiver.url("/")) + &(0..11).map(route).collect::<String>();
+    let host = Host::start(&folder, &config(&channel));
+    let waiting = || host.get("/api/v1/channels")["channels"][0]["waiting"].as_u64();
+    until("too much waits", waiting, |count| count.is_some_and(|count| count >= 100));
+    Host::configure(&folder, &config(""));
+    until("the channel is gone", waiting, Option::is_none);
+    is_open.store(true, Ordering::SeqCst);
+    let before = receiver.all().len();
+    Host::configure(&folder, &config(&channel));
+    let told = || -> BTreeSet<String> {
+        let alerts = receiver
+            .all()
+            .split_off(before)
+            .into_iter()
+            .flat_map(|told| told.json()["alerts"].as_array().cloned().unwrap_or_default());
+        alerts.filter_map(|alert| alert["dependency"].as_str().map(str::to_owned)).collect()
+    };
+    until("the channel is notified of all that fires", || told().len(), |count| *count == names.len());
     assert_eq!(host.terminate(), 0);
 }

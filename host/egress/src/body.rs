@@ -30,10 +30,12 @@ pub(crate) struct Read {
     pub body: Vec<u8>,
     pub is_complete: bool,
     pub held: Option<Held>,
+    /// The body, if nothing of it was asked for: see [`pass_over`].
+    pub rest: Option<Incoming>,
 }
 
 /// Reads and decodes a body within the cap and the budget. If the body is too long, or the rest is not asked for, the
-/// rest is not read and the connection is closed. A short body of which nothing is wanted is passed over.
+/// rest is not read and the connection is closed.
 pub(crate) async fn read(
     (common, plan, progress): (&Common, &Plan, &Progress),
     mut incoming: Incoming,
@@ -43,10 +45,8 @@ pub(crate) async fn read(
     // An answer without a body (to HEAD, or with status 304) may state the encoding that its body would have.
     if visible.is_nothing() || incoming.is_end_stream() {
         let is_complete = incoming.is_end_stream();
-        if !is_complete {
-            pass_over(incoming).await;
-        }
-        return Ok(Read { body: Vec::new(), is_complete, held: None });
+        let rest = (!is_complete).then_some(incoming);
+        return Ok(Read { body: Vec::new(), is_complete, held: None, rest });
     }
     let mut decoding = Decoding::of(headers)?;
     let unseen = if visible.is_whole() { 0 } else { visible.margin() };
@@ -100,11 +100,12 @@ pub(crate) async fn read(
     }
     let Growing { bytes: body, mut held, .. } = body;
     held.shrink(body.len());
-    Ok(Read { body, is_complete, held: Some(held) })
+    Ok(Read { body, is_complete, held: Some(held), rest: None })
 }
 
-/// Receives the rest of a short body, so that its connection can be used again. What is wrong with it does not matter.
-async fn pass_over(mut incoming: Incoming) {
+/// Receives a short body that is not asked for, so that its connection can be used again. What is wrong with it does
+/// not matter.
+pub(crate) async fn pass_over(mut incoming: Incoming) {
     let short = async {
         let mut received = 0;
         while let Some(Ok(frame)) = incoming.frame().await {

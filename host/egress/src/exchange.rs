@@ -1,6 +1,6 @@
 //! Sends one request and reads its whole answer, unmasked.
 
-use crate::body::{Read, read};
+use crate::body::{Read, pass_over, read};
 use crate::broken::broken;
 use crate::connect::{self, NotConnected, Phases, connect};
 use crate::http1::{self, HEADER_BYTES};
@@ -33,7 +33,7 @@ const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy)]
 struct Context<'a> {
     common: &'a Common,
-    pool: &'a Pool,
+    pool: &'a Arc<Pool>,
     key: &'a Key,
     plan: &'a Plan,
     progress: &'a Progress,
@@ -49,17 +49,22 @@ struct Ready {
 }
 
 /// Sends a request on an idle or a new connection and reads its answer.
-pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress: &Progress) -> Result<Raw, Error> {
+pub(crate) async fn exchange(
+    common: &Common,
+    pool: &Arc<Pool>,
+    plan: &Plan,
+    progress: &Progress,
+) -> Result<Raw, Error> {
     let slot = common.slots.acquire(&plan.destination.origin.host, &plan.share, &common.gauges);
     let _slot = progress.held_up(slot).await;
     let start = Instant::now();
     let key = Key::of(&plan.destination, &plan.share);
     let context = Context { common, pool, key: &key, plan, progress };
     let _in_flight = pool.enter(&key);
-    while let Some(connection) = pool.take(&key) {
+    // The server may close an idle connection while it is taken. Only a safe method can be tried again then.
+    while let Some(connection) = only_reads(&plan.method).then(|| pool.take(&key)).flatten() {
         match attempt(context, Ready { connection, phases: Phases::default(), start }).await {
-            // The server may have closed the idle connection when it was taken. The method is safe, so retry.
-            Err(Error::Closed(_)) if only_reads(&plan.method) => {}
+            Err(Error::Closed(_)) => {}
             result => return result,
         }
     }
@@ -94,25 +99,42 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
             let (mut sender, mut driver) = stream.begin().await.map_err(|error| broken(&error, context.plan))?;
             let apart = driver.apart();
             let request = Sending { sender: Sender::Http1(&mut sender, &apart), authority, phases, start };
-            let raw = driver.run(answer(context, request)).await?;
+            let (raw, rest) = driver.run(answer(context, request)).await?;
+            if let Some(rest) = rest.filter(|_| !may_stray(context.plan, raw.status)) {
+                let mut passing = Box::pin(pass_over(rest));
+                if !driver.continues_to_end(passing.as_mut()) {
+                    let (pool, key) = (context.pool.clone(), context.key.clone());
+                    // The answer does not wait for it.
+                    tokio::spawn(async move {
+                        driver.run(passing).await;
+                        if let Some(transport) = driver.finish(sender).map(Transport::Http1) {
+                            pool.put(&key, Connection { transport, ..connection });
+                        }
+                    });
+                    return Ok(raw);
+                }
+            }
             (raw, driver.finish(sender).map(Transport::Http1))
         }
         Transport::Http2(mut sender) => {
             let request = Sending { sender: Sender::Http2(&mut sender), authority, phases, start };
-            (answer(context, request).await?, Some(Transport::Http2(sender)))
+            (answer(context, request).await?.0, Some(Transport::Http2(sender)))
         }
     };
-    // If HTTP does not allow a body, a server may still send one late. It would be read as the beginning of the next
-    // answer. A server that ignores the body of a request parses that body as the next request and answers it too.
-    let Plan { method, body, .. } = context.plan;
-    let may_stray = *method == Method::HEAD || matches!(raw.status, 204 | 304) || !body.is_empty();
     match transport {
-        Some(transport) if !may_stray || matches!(transport, Transport::Http2(_)) => {
+        Some(transport) if matches!(transport, Transport::Http2(_)) || !may_stray(context.plan, raw.status) => {
             context.pool.put(context.key, Connection { transport, ..connection });
         }
         _ => {}
     }
     Ok(raw)
+}
+
+/// Whether more may arrive behind an answer. If HTTP does not allow a body, a server may still send one late. It would
+/// be read as the beginning of the next answer. A server that ignores the body of a request parses that body as the
+/// next request and answers it too.
+fn may_stray(plan: &Plan, status: u16) -> bool {
+    plan.method == Method::HEAD || matches!(status, 204 | 304) || !plan.body.is_empty()
 }
 
 /// The sender of a connection.
@@ -130,8 +152,8 @@ struct Sending<'a> {
     start: Instant,
 }
 
-/// Sends a request and reads the whole answer.
-async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error> {
+/// Sends a request and reads the whole answer. Also returns the body, if it is not asked for.
+async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<(Raw, Option<Incoming>), Error> {
     let Context { common, plan, progress, .. } = context;
     let Sending { mut sender, authority, phases, start } = request;
     progress.enter("waiting for the answer");
@@ -140,7 +162,7 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
     let (mut parts, incoming) = response.into_parts();
     progress.set_status(Some(parts.status.as_u16()));
     progress.enter("reading the answer");
-    let Read { body, is_complete, held } = read((common, plan, progress), incoming, &mut parts.headers).await?;
+    let Read { body, is_complete, held, rest } = read((common, plan, progress), incoming, &mut parts.headers).await?;
     let (mut headers, mut reason) = (headers(&parts.headers), reason(&parts));
     if let Sender::Http1(_, apart) = sender {
         let apart = &mut *apart.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +170,7 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
         reason = apart.reason.take().unwrap_or(reason);
     }
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
-    Ok(Raw {
+    let raw = Raw {
         status: parts.status.as_u16(),
         reason,
         headers,
@@ -162,7 +184,8 @@ async fn answer(context: Context<'_>, request: Sending<'_>) -> Result<Raw, Error
             total_ms: millis(start.elapsed()),
         },
         held,
-    })
+    };
+    Ok((raw, rest))
 }
 
 /// Prepares a new connection for requests.

@@ -5,12 +5,14 @@
 //! the library reads it. Header lines that the library cannot represent are kept apart, and so are those that exceed
 //! the number of lines that it reads.
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use std::borrow::Cow;
 
 /// Maximum number of header lines that the HTTP library reads. It has room for this number on its stack, and allocates
 /// 16 KB for each answer if more are allowed.
 const MOST_LINES: usize = 100;
+/// Maximum number of carriage returns in a line break. Programs that write texts as binary files double them.
+const MOST_RETURNS: usize = 4;
 /// The beginning of each head.
 const PROTOCOL: &[u8] = b"HTTP/";
 /// The header that says that a body has chunks.
@@ -48,14 +50,14 @@ pub(crate) fn end(bytes: &[u8], searched: &mut usize) -> Option<usize> {
     let mut at = (*searched).max(begin);
     while let Some(found) = memchr(b'\n', &bytes[at..]) {
         let next = at + found + 1;
-        match &bytes[next..] {
-            [b'\n', ..] => return Some(next + 1),
-            [b'\r', b'\n', ..] => return Some(next + 2),
-            [] | [b'\r'] => {
+        let returns = bytes[next..].iter().take(MOST_RETURNS).take_while(|byte| **byte == b'\r').count();
+        match bytes.get(next + returns) {
+            Some(b'\n') => return Some(next + returns + 1),
+            None => {
                 *searched = next - 1;
                 return None;
             }
-            _ => at = next,
+            Some(_) => at = next,
         }
     }
     *searched = bytes.len();
@@ -85,6 +87,9 @@ pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), Unreadable> {
 pub(crate) fn is_plain(head: &[u8]) -> bool {
     let mut lines = lines(head);
     let is_old = head.starts_with(b"HTTP/1.0");
+    if memmem::find(head, b"\r\r").is_some() {
+        return false;
+    }
     let is_status = |line: &[u8]| match line.strip_prefix(b"HTTP/1.") {
         Some([b'0' | b'1', b' ', b'2'..=b'9', b'0'..=b'9', b'0'..=b'9', rest @ ..]) => {
             matches!(rest, [] | [b' ', ..]) && rest.iter().all(|&byte| is_text(byte) && byte.is_ascii())
@@ -97,7 +102,7 @@ pub(crate) fn is_plain(head: &[u8]) -> bool {
             let (name, value) = (&line[..colon], &line[colon + 1..]);
             lengths += usize::from(is_length(name));
             let is_odd = is_old && name.eq_ignore_ascii_case(CHUNKED)
-                || is_length(name) && (length(value).is_none() || value.contains(&b'+'));
+                || is_length(name) && (length(value).is_none() || !value.trim_ascii().iter().all(u8::is_ascii_digit));
             value.iter().all(|&byte| is_text(byte)) && lengths < 2 && !is_odd
         }
         _ => false,
@@ -155,19 +160,17 @@ pub(crate) fn rewritten(head: &[u8]) -> Result<Rewritten, Unreadable> {
     let (mut apart, mut written_lines, mut known) = (Vec::new(), 0, None);
     for (line, name, value) in headers {
         let frames = FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes()));
-        let mut value = value;
+        let mut value = Cow::Borrowed(value);
         if is_length(name) {
-            let length = length(value).filter(|length| known.is_none_or(|known| known == *length));
-            match length {
+            match length(&value).filter(|length| known.is_none_or(|known| known == *length)) {
                 // Where both are sent, the length does not count (RFC 9112, section 6.3).
                 _ if is_chunked => continue,
                 // It cannot be that long: the connection ends the body.
                 None if value.len() > 19 && value.iter().all(u8::is_ascii_digit) => continue,
                 None => return Err(Unreadable::Line(text(line))),
                 Some(_) if known.is_some() => continue,
-                length => known = length,
+                Some(length) => (known, value) = (Some(length), length.to_string().into_bytes().into()),
             }
-            value = value.strip_prefix(b"+").unwrap_or(value);
         }
         let is_readable = name.iter().all(|&byte| is_token(byte)) && value.iter().all(|&byte| is_text(byte));
         // The places that remain are for the lines without which an answer has no end.
@@ -179,7 +182,7 @@ pub(crate) fn rewritten(head: &[u8]) -> Result<Rewritten, Unreadable> {
             written.extend(b"\r\n");
             written_lines += usize::from(!frames);
         } else {
-            apart.push((text(name).to_lowercase(), text(value)));
+            apart.push((text(name).to_lowercase(), text(&value)));
         }
     }
     written.extend(b"\r\n");
@@ -222,7 +225,8 @@ fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
         let stop = memchr(b'\n', rest);
         let (line, left) = stop.map_or((rest, &rest[rest.len()..]), |stop| (&rest[..stop], &rest[stop + 1..]));
         rest = left;
-        Some(line.strip_suffix(b"\r").unwrap_or(line))
+        let returns = line.iter().rev().take(MOST_RETURNS).take_while(|byte| **byte == b'\r').count();
+        Some(&line[..line.len() - returns])
     })
 }
 
@@ -230,12 +234,14 @@ fn is_length(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length")
 }
 
-/// Parses the value of a content-length. A list of equal numbers is one of them (RFC 9112, section 6.3).
+/// Parses the value of a content-length. A list of equal numbers is one of them (RFC 9112, section 6.3). Like in other
+/// clients, what is behind the digits of a number does not count.
 fn length(value: &[u8]) -> Option<u64> {
     let mut numbers = str::from_utf8(value).ok()?.split(',').map(|number| {
         let number = number.trim();
         let number = number.strip_prefix('+').unwrap_or(number);
-        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()
+        let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        number[..digits].parse().ok()
     });
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
@@ -275,6 +281,10 @@ mod tests {
             ("HTTP/1.1 200 O\x01K\r\n\r\n", "HTTP/1.1 200 O K\r\n\r\n", &[]),
             ("HTTP/1.1 200 OK\r\nCsp: a;\r\n  b;\r\n\tc\r\n\r\n", "HTTP/1.1 200 OK\r\nCsp: a; b; c\r\n\r\n", &[]),
             ("HTTP/1.1 200 OK\r\n folded\r\nA: b\r\n\r\n", "HTTP/1.1 200 OK\r\nA: b\r\n\r\n", &[]),
+            ("HTTP/1.1 200 OK\r\r\nA: b\r\r\n\r\r\n", "HTTP/1.1 200 OK\r\nA: b\r\n\r\n", &[]),
+            ("HTTP/1.1 200 OK\r\nA: b\r\n\r\r\n", "HTTP/1.1 200 OK\r\nA: b\r\n\r\n", &[]),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2;x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", &[]),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2 2.0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", &[]),
             ("HTTP/1.1 200 OK\r\nServer : x\r\n\r\n", "HTTP/1.1 200 OK\r\nServer: x\r\n\r\n", &[]),
             ("HTTP/1.1 200 OK\r\nContent-Length\t: 5\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", &[]),
             ("HTTP/1.1 200 OK\r\nWarning in /a.php\r\nA: b\r\n\r\n", "HTTP/1.1 200 OK\r\nA: b\r\n\r\n", &[]),
@@ -287,7 +297,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nConnection: cl\x01ose\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: cl ose\r\n\r\n", &[]),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\ncontent-length: 5\r\n\r\n",
-                "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
                 &[],
             ),
             (

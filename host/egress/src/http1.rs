@@ -240,6 +240,15 @@ impl Driver {
         .await
     }
 
+    /// Lets `work`, which uses the sender of the connection, go on with what has arrived. Returns whether it is over.
+    pub(crate) fn continues_to_end<T>(&mut self, mut work: Pin<&mut impl Future<Output = T>>) -> bool {
+        // The library hands over a part of a body on demand, and then says that it was the last one.
+        (0..4).any(|_| {
+            self.advance(&mut no_waker());
+            work.as_mut().poll(&mut no_waker()).is_ready()
+        })
+    }
+
     /// Returns the stream after a whole answer. `None` if it cannot be used again.
     pub(crate) fn finish(mut self, sender: Sender) -> Option<Stream> {
         // Nothing is waited for. The stream also forgets the waker of the request's task here, which would keep the

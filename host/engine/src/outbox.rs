@@ -39,7 +39,7 @@ use retries::{EXPIRES, after_failure};
 use sandbox::Sandbox;
 use scheduler::Change;
 use sender::Sender;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Store;
@@ -85,11 +85,28 @@ struct Inner {
 #[derive(Default)]
 struct State {
     channels: BTreeMap<String, Channel>,
+    /// The channels for which the driver holds alerts back, because too many deliveries wait.
+    full: BTreeSet<String>,
     lost: Lost,
     /// The channels whose trouble the driver knows.
     troubles: Vec<Trouble>,
     /// Messages for the driver. It must not wait for its own mailbox, so that another task sends them.
     reports: Vec<Message>,
+}
+
+impl State {
+    /// Reports to the driver the channels that have room again, whatever made it: deliveries that were sent, given up,
+    /// expired, replaced or withdrawn, or a channel that was removed.
+    fn report_room(&mut self) {
+        let Self { channels, full, reports, .. } = self;
+        full.retain(|name| {
+            let left = channels.get(name).map_or(0, Channel::count);
+            if left < MAX_OPEN {
+                reports.push(Message::Undelivered(name.clone(), left));
+            }
+            left >= MAX_OPEN
+        });
+    }
 }
 
 /// One attempt.
@@ -190,8 +207,10 @@ impl Outbox {
                 let sender = target.account.clone().map(Sender::Mail).or_else(plugin);
                 let channel = held.entry(id.to_string()).or_default();
                 let is_same = channel.runtime.as_ref().map(|(before, _)| Arc::ptr_eq(before, target));
-                // A corrected address or secret is tried at once, also if it was corrected while the host was down.
-                if !is_same.unwrap_or(!channel.is_in_trouble) | lost.is_back(id.as_str()) {
+                // A corrected address or secret is tried at once. It may have been corrected while the host was down,
+                // or the channel may have been removed then.
+                let may_be_corrected = channel.is_in_trouble || lost.of(id.as_str());
+                if !is_same.unwrap_or(!may_be_corrected) | lost.is_back(id.as_str()) {
                     channel.hurry(self.0.parts.clock.now());
                     changed.push(id.to_string());
                 }
@@ -217,15 +236,22 @@ impl Outbox {
         self.0.wake.notify_one();
     }
 
-    /// Takes a new delivery that is about to be written.
-    pub(crate) fn queue(&self, delivery: Delivery) {
+    /// Takes a new delivery that is about to be written. Returns the number of those that wait if it is too large: the
+    /// driver holds alerts back then, until [`Message::Undelivered`].
+    pub(crate) fn queue(&self, delivery: Delivery) -> Option<usize> {
         let now = self.0.parts.clock.now();
         let mut state = self.state();
-        let channel = state.channels.entry(delivery.notification.channel.clone()).or_default();
+        let name = delivery.notification.channel.clone();
+        let channel = state.channels.entry(name.clone()).or_default();
         channel.queue(delivery, now, Some(now.after(UNSTORED)));
+        let count = Some(channel.count()).filter(|count| *count >= MAX_OPEN);
+        if count.is_some() {
+            state.full.insert(name);
+        }
         drop(state);
         // It may be the next one that is due.
         self.0.wake.notify_one();
+        count
     }
 
     /// Notes that changes of alerts are on disk, among them deliveries.
@@ -251,11 +277,6 @@ impl Outbox {
         if is_news {
             self.0.wake.notify_one();
         }
-    }
-
-    /// Returns the number of deliveries of a channel that wait.
-    pub(crate) fn count(&self, channel: &str) -> usize {
-        self.state().channels.get(channel).map_or(0, Channel::count)
     }
 
     /// Returns the state of each channel.
@@ -293,6 +314,7 @@ impl Outbox {
         let (mut attempts, mut expired) = (Vec::new(), Vec::new());
         let mut next = now.after(LONGEST_WAIT);
         self.catch_up(now);
+        self.state().report_room();
         for channel in self.state().channels.values_mut() {
             expired.extend(channel.take_expired(|delivery| wall.since(delivery.created) >= EXPIRES));
             match channel.due(now) {
@@ -385,16 +407,10 @@ impl Outbox {
     /// Removes a delivery that is over. The next one of its channel waits until that is on disk.
     fn finish(&self, delivery: Delivery, now: Moment) {
         let (name, number) = (delivery.notification.channel, delivery.notification.number);
-        let left = {
-            let mut state = self.state();
-            let Some(channel) = state.channels.get_mut(&name) else { return };
+        if let Some(channel) = self.state().channels.get_mut(&name) {
             channel.finish(number, now.after(UNSTORED));
-            channel.count()
-        };
-        if left + 1 >= MAX_OPEN {
-            // The driver holds alerts back for a channel with too many deliveries.
-            self.report(Message::Undelivered(name, left));
         }
+        self.0.wake.notify_one();
     }
 
     fn report(&self, message: Message) {

@@ -299,7 +299,7 @@ impl web::Host for RunningHost {
         async move {
             let found = self.read(move |reader| reader.delivery(number)).await.map_err(CommandError::Conflict)?;
             let missing = || CommandError::Missing(format!("there is no notification {number}"));
-            self.outbox.retry(found.ok_or_else(missing)?)
+            self.outbox.retry(found.ok_or_else(missing)?, &self.read_model.alerts())
         }
         .boxed()
     }

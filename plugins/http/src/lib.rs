@@ -15,7 +15,7 @@ mod settings;
 use polliwog_sdk::http::{ExpectedStatus, HttpError, Response, TlsSession};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
-use redirect::{Answered, Stopped, origin};
+use redirect::{Answered, Redirects, Stopped, origin};
 use settings::Settings;
 use std::time::Duration;
 
@@ -47,29 +47,54 @@ impl Poller for Http {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(problem.into());
         }
-        match redirect::followed(target, &settings) {
-            Ok(answer) => Ok(answered(&settings, &answer)),
-            Err(Stopped::Elsewhere(to, error)) => Ok(redirected_elsewhere(target, &settings, &to, error)),
-            Err(Stopped::Unsent(error)) => Err(error.into()),
-            Err(Stopped::Unanswered(error)) => Ok(unanswered(&settings, &error)),
-        }
+        let mut redirects = Redirects::default();
+        let error = match redirect::followed(target, &settings, &mut redirects) {
+            Ok(answer) => return Ok(answered(&settings, &redirects, &answer)),
+            Err(Stopped::Unsent(error)) => return Err(error.into()),
+            Err(Stopped::Elsewhere(to, error)) => redirected_elsewhere(target, &to, error),
+            Err(Stopped::Unanswered(error)) => error,
+        };
+        Ok(unanswered(&settings, &redirects, &error))
     }
 }
 
 polliwog_sdk::register!(Http);
 
-fn answered(settings: &Settings, Answered { response, is_secure, stopped }: &Answered) -> Report {
-    let mut report: Report = [status(settings, response, stopped.as_deref())].into_iter().collect();
+fn answered(settings: &Settings, redirects: &Redirects, answer: &Answered) -> Report {
+    let Answered { response, is_secure, stopped } = answer;
+    let took = redirects.took + response.latency();
+    let response_checked = status(settings, response, stopped.as_deref()).with_latency(took);
+    let mut report: Report = [response_checked].into_iter().collect();
     report.dependencies.extend(body(settings, response));
-    report.dependencies.extend(latency(settings, response.latency()));
+    report.dependencies.extend(latency(settings, took));
     let session = is_secure.then(|| response.tls()).flatten();
     let found = session.and_then(|session| certificate(settings, &session, clock::now()));
-    if found.is_none() {
-        // A redirect may lead to https at another time.
-        report.keep("certificate");
-    }
-    report.dependencies.extend(found.map(accepted));
+    let report = with_certificate(report, settings, redirects, found.map(accepted));
     without_unchecked(settings, report)
+}
+
+/// Adds the worst of the certificates of the servers that redirected and of the last one.
+fn with_certificate(
+    mut report: Report,
+    settings: &Settings,
+    redirects: &Redirects,
+    last: Option<Dependency>,
+) -> Report {
+    let of_redirects = redirects.servers.iter().filter_map(|server| {
+        let found = accepted(certificate(settings, &server.session, clock::now())?);
+        let message = found.error_message.map(|message| format!("{message} ({})", server.origin));
+        Some(Dependency { error_message: message, ..found })
+    });
+    let worst = last
+        .into_iter()
+        .chain(of_redirects)
+        .reduce(|worst, found| if found.status.worse(worst.status) == worst.status { worst } else { found });
+    match worst {
+        Some(worst) => report.dependencies.push(worst),
+        // A redirect may lead to https at another time.
+        None => report.keep("certificate"),
+    }
+    report
 }
 
 /// Says which checks are no longer wanted, so that their last state does not count as missing.
@@ -92,20 +117,20 @@ fn accepted(found: Dependency) -> Dependency {
     }
 }
 
-/// Returns the report for a redirect to a URL that the host refused to request.
-fn redirected_elsewhere(target: &Endpoint, settings: &Settings, to: &str, error: HttpError) -> Report {
+/// Returns the error of a redirect to a URL that the host refused to request.
+fn redirected_elsewhere(target: &Endpoint, to: &str, error: HttpError) -> HttpError {
     let is_known = [&target.url].into_iter().chain(&target.also).any(|known| origin(known) == origin(to));
     let remedy = match origin(to) {
         Some(origin) if !is_known => format!("add {origin} to also, or expect the redirect's status"),
         _ => "correct the server's redirect, or expect its status".to_owned(),
     };
     let message = format!("it redirects to {to}, which is refused ({}): {remedy}", error.message);
-    unanswered(settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
+    HttpError { code: "redirected_elsewhere".to_owned(), message, ..error }
 }
 
 /// Returns the report without a whole answer. What could not be checked is unknown. The last known certificate is kept,
 /// unless the server showed one.
-fn unanswered(settings: &Settings, error: &HttpError) -> Report {
+fn unanswered(settings: &Settings, redirects: &Redirects, error: &HttpError) -> Report {
     let failed = |name: &str| Dependency {
         error: Some(value!({ "code": error.code }).to_string()),
         ..part(Dependency::critical(name, error.message.as_str()), "rest")
@@ -125,24 +150,19 @@ fn unanswered(settings: &Settings, error: &HttpError) -> Report {
     report.dependencies.extend(Some(body).filter(|_| settings.checks_body() || cause == "body"));
     let latency = || part(Dependency::unknown("latency", "there was no whole answer"), "rest").with_runs_on(cause);
     report.dependencies.extend(settings.checks_latency().then(latency));
-    let session = error.tls();
-    match session.as_ref().and_then(|session| certificate(settings, session, clock::now())) {
-        Some(found) => {
-            let problem = session.as_ref().and_then(|session| session.problem.as_deref());
-            report.dependencies.push(shown(found, problem));
-        }
-        None => report.keep("certificate"),
-    }
+    let found = error
+        .tls()
+        .and_then(|session| Some(shown(certificate(settings, &session, clock::now())?, session.problem.as_deref())));
+    let report = with_certificate(report, settings, redirects, found);
     without_unchecked(settings, report)
 }
 
 fn status(settings: &Settings, response: &Response, stopped: Option<&str>) -> Dependency {
     let code = response.status();
-    let checked = match settings.expects(code) {
+    match settings.expects(code) {
         true => part(Dependency::ok("response"), "rest").with_code(code.into()),
         false => unexpected(settings, code, response.reason(), stopped),
-    };
-    checked.with_latency(response.latency())
+    }
 }
 
 /// Returns the dependency of an answer with a status that is not expected. `stopped` says why its redirect was not
@@ -196,7 +216,7 @@ struct PageText {
     /// The text in Latin-1, if the body is not UTF-8. The host converts the body from the set that the server declares.
     latin1: Option<String>,
     is_readable: bool,
-    /// Whether its character set was guessed.
+    /// Whether it may be in another character set than the one that it was taken for.
     is_guessed: bool,
 }
 
@@ -226,11 +246,14 @@ impl PageText {
         let latin1 = (!is_utf8).then(|| body.iter().copied().map(char::from).collect());
         let states = |begin: &str| begin.contains("charset") || begin.contains("encoding=");
         let begin = || text.chars().take(PROLOGUE).collect::<String>().to_ascii_lowercase();
-        let length = || response.header("content-length")?.trim().parse::<usize>().ok();
-        let is_plain = response.header("content-encoding").is_none();
-        // Without a declaration, the host took it as Latin-1, which made it longer.
-        let is_guessed =
-            set.is_none() && is_plain && length().is_some_and(|length| length < body.len()) && !states(&begin());
+        let kind = declared.split(';').next().unwrap_or_default().trim();
+        let is_converted = kind.starts_with("text/") && kind != "text/xml";
+        // The host converts such a text from this set, unless it is UTF-8, which cannot be seen here.
+        let is_guessed = set.is_none()
+            && is_converted
+            && !text.is_ascii()
+            && text.chars().all(is_of_windows_1252)
+            && !states(&begin());
         Self { text, latin1, is_readable, is_guessed }
     }
 
@@ -240,8 +263,15 @@ impl PageText {
 
     /// Whether a text would be found if it was there.
     fn could_show(&self, wanted: &str) -> bool {
-        self.is_readable && (self.latin1.is_none() && !self.is_guessed || wanted.is_ascii())
+        let is_in_doubt =
+            self.latin1.is_some() && !wanted.is_ascii() || self.is_guessed && !wanted.chars().all(is_of_windows_1252);
+        self.is_readable && !is_in_doubt
     }
+}
+
+/// Whether a character is in the set windows-1252 (WHATWG Encoding Standard).
+fn is_of_windows_1252(c: char) -> bool {
+    c <= '\u{ff}' || "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ".contains(c)
 }
 
 fn latency(settings: &Settings, took: Duration) -> Option<Dependency> {

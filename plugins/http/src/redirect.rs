@@ -1,7 +1,7 @@
 //! Sends the request and follows redirects.
 
 use crate::settings::{HttpMethod, Settings};
-use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Request, Response};
+use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Request, Response, TlsSession};
 use polliwog_sdk::prelude::*;
 use std::time::Duration;
 
@@ -31,8 +31,23 @@ pub(crate) struct Answered {
     pub stopped: Option<String>,
 }
 
-/// Sends the request and follows redirects. Returns the last answer.
-pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answered, Stopped> {
+/// The redirects that were followed.
+#[derive(Default)]
+pub(crate) struct Redirects {
+    /// The servers that redirected over TLS.
+    pub servers: Vec<Server>,
+    /// The time until they had answered.
+    pub took: Duration,
+}
+
+/// A server that redirected.
+pub(crate) struct Server {
+    pub origin: String,
+    pub session: TlsSession,
+}
+
+/// Sends the request and follows redirects, which it notes. Returns the last answer.
+pub(crate) fn followed(target: &Endpoint, settings: &Settings, redirects: &mut Redirects) -> Result<Answered, Stopped> {
     let most = settings.redirects.unwrap_or(USUAL_REDIRECTS);
     // Reserve a tenth of the time, so that a request that times out becomes a report and not a failed poll.
     let reserve = Duration::from_millis((target.timeout_ms / 10).into());
@@ -77,6 +92,10 @@ pub(crate) fn followed(target: &Endpoint, settings: &Settings) -> Result<Answere
             let why = format!("its redirect to {} is not followed, because the body has secrets", shortened(&next));
             return answered(response, Some(why));
         }
+        redirects.took += response.latency();
+        let session = is_secure.then(|| response.tls()).flatten();
+        let server = |session| Server { origin: origin(&hop.url).unwrap_or_default().to_owned(), session };
+        redirects.servers.extend(session.map(server));
         way.push(next.clone());
         hop = Hop { method, url: next.clone(), path: next, keeps_secrets };
     }

@@ -132,18 +132,61 @@ fn a_text_is_not_missed_because_of_its_character_set() {
 
 #[test]
 fn a_character_set_that_was_guessed_can_hide_a_text() {
-    // The host took six bytes as Latin-1 and made seven of them.
-    for (length, body, unwanted, expected) in [
-        (6, "Z\u{fc}rich", "Ошибка", Status::Unknown),
-        (6, "Z\u{fc}rich", "Fehler", Status::Ok),
-        (6, "Z\u{fc}rich", "Zürich", Status::Critical),
-        (7, "Z\u{fc}rich", "Ошибка", Status::Ok),
-        (30, "<meta charset=latin1>Z\u{fc}rich", "Ошибка", Status::Ok),
+    // The host takes a text that is not UTF-8 as windows-1252, if nothing declares its character set.
+    for (kind, body, unwanted, expected) in [
+        ("text/html", "\u{d3}\u{c2}\u{cf}\u{ca}", "сбой", Status::Unknown),
+        ("text/plain", "\u{201a}\u{201a}", "障害", Status::Unknown),
+        ("text/html", "Z\u{fc}rich", "błąd", Status::Unknown),
+        ("text/html", "Z\u{fc}rich", "Fehler", Status::Ok),
+        ("text/html", "Z\u{fc}rich", "Störung", Status::Ok),
+        ("text/html", "Z\u{fc}rich", "Zürich", Status::Critical),
+        ("text/html", "all is well", "сбой", Status::Ok),
+        ("text/html", "все хорошо", "сбой", Status::Ok),
+        ("text/html; charset=utf-8", "Z\u{fc}rich", "сбой", Status::Ok),
+        ("text/html", "<meta charset=latin1>Z\u{fc}rich", "сбой", Status::Ok),
+        ("application/json", "Z\u{fc}rich", "сбой", Status::Ok),
     ] {
-        let headers = format!(r#"[["content-type","text/html"],["content-length","{length}"]]"#);
-        let response = format!(r#""response":{{"status":200,"headers":{headers},"body":"{body}"}}"#);
+        let response = format!(r#""response":{{"status":200,"headers":[["content-type","{kind}"]],"body":"{body}"}}"#);
         let report = answer(&format!(r#"{{"body_excludes":["{unwanted}"]}}"#), &response);
-        assert_eq!(report.dependencies[1].status, expected, "{length} {body} {unwanted}");
+        assert_eq!(report.dependencies[1].status, expected, "{kind} {body} {unwanted}");
+    }
+}
+
+#[test]
+fn servers_that_redirect_are_checked_too() {
+    let hop = |url: &str, days: i64, ms: i64, answer: &str| {
+        let certificate = expiring("CN=a", "CN=i", days);
+        format!(
+            r#"{{"request":{{"method":"GET","url":"{url}"}},"response":{{{answer},"totalMs":{ms}}},
+               "tls":{{"serverName":"a","chain":[{certificate}]}}}}"#
+        )
+    };
+    let moved = r#""status":302,"headers":[["location","https://b.example/"]]"#;
+    for (first, last, expected) in [
+        (5, 90, Some("expires in 5 days: renew it (https://a.example)")),
+        (90, 5, Some("the certificate expires in 5 days: renew it")),
+        (5, 20, Some("expires in 5 days: renew it (https://a.example)")),
+        (90, 90, None),
+    ] {
+        let exchanges =
+            [hop("https://a.example/", first, 900, moved), hop("https://b.example/", last, 50, r#""status":200"#)];
+        let recording = Recording::parse(&format!("[{}]", exchanges.join(",")));
+        let settings = r#"{"redirects":3,"latency_warning_ms":500}"#;
+        let target = Endpoint { url: "https://a.example/".to_owned(), ..target(settings) };
+        let report = poll::<Http>(recording, target).unwrap();
+        let found = statuses(&report);
+        assert_eq!(found[..2], [("response", Status::Ok), ("latency", Status::Warning)], "the sum counts");
+        assert_eq!(report.dependencies[0].latency_ms, Some(950.0));
+        let certificate = &report.dependencies[2];
+        match expected {
+            Some(expected) => {
+                assert!(
+                    certificate.error_message.as_ref().is_some_and(|why| why.ends_with(expected)),
+                    "{certificate:?}"
+                );
+            }
+            None => assert_eq!(certificate.status, Status::Ok),
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn report(mapping: &Mapping, body: &Node<'_>) -> Result<Report, CallE
             return Err(why);
         }
         found.warnings.insert(format!("only the status of the whole is known: {}", why.failure().message));
+        found.dependencies.append(&mut found.odd_roots);
     }
     if let Some(path) = &mapping.overall {
         let overall = found.overall(path, body);
@@ -83,6 +84,8 @@ struct Reading<'m> {
     overall: Option<&'m str>,
     dependencies: Vec<Dependency>,
     warnings: BTreeSet<String>,
+    /// Roots that are neither arrays nor objects, and that do not say that all is well.
+    odd_roots: Vec<Dependency>,
     /// Whether the elements are at a place of their own, and not the members of the whole body.
     has_root: bool,
 }
@@ -114,16 +117,19 @@ impl Reading<'_> {
             Found::Value(value) if !value.is_null() => others.push(value),
             _ => {}
         });
-        if !is_found {
-            return Err(shape(not_found(root, body)));
-        }
-        // The key is repeated, with values of several kinds.
         let key = root.steps.last().map_or("status", String::as_str);
-        for value in others {
+        let odd = others.into_iter().map(|value| {
             let why = format!("it is {}, and neither an array nor an object", shortened(&value.to_json()));
-            self.dependencies.push(Dependency::unknown(key, why));
+            (value, Dependency::unknown(key, why))
+        });
+        if is_found {
+            // The key is repeated, with values of several kinds.
+            self.dependencies.extend(odd.map(|(_, unknown)| unknown));
+            return Ok(());
         }
-        Ok(())
+        let is_well = |value: &Node<'_>| value.as_text().is_some_and(|text| tells_of_success(text, true));
+        self.odd_roots.extend(odd.filter(|(value, _)| !is_well(value)).map(|(_, unknown)| unknown));
+        Err(shape(not_found(root, body)))
     }
 
     /// Reads a member of an object: one dependency, or one for each element of its array of objects, as in the draft

@@ -331,8 +331,16 @@ fn the_status_of_the_whole_and_several_roots_can_be_mapped() {
     check(whole, r#"{"status":"UP","status":"DOWN","components":{}}"#, "status=critical");
     let found = report(whole, r#"{"status":"DOWN","components":{"db":{"status":"DOWN"}}}"#).expect("a report");
     assert_eq!(found.dependencies[1].runs_on, ["db"], "both say the same");
-    let (found, _) = outline(whole, r#"{"components":{"db":{"status":"UP"}}}"#);
-    assert_eq!(found, "db=ok status=unknown");
+    for (body, expected) in [
+        (r#"{"components":{"db":{"status":"UP"}}}"#, "db=ok status=unknown"),
+        (r#"{"status":"UP"}"#, "status=ok"),
+        (r#"{"status":"UP","components":null}"#, "status=ok"),
+        (r#"{"status":"UP","components":"UP"}"#, "status=ok"),
+        (r#"{"status":"UP","components":"DOWN"}"#, "components=unknown status=ok"),
+        (r#"{"status":"UP","components":false}"#, "components=unknown status=ok"),
+    ] {
+        assert_eq!(outline(whole, body).0, expected, "{body}");
+    }
     let several = r#"{"root":"a","fields":{"name":"$key","healthy":"up"},"more":[{"root":"b","fields":{"name":"n","severity":"level"}}]}"#;
     check(several, r#"{"a":{"x":{"up":true}},"b":[{"n":"y","level":2}]}"#, "x=ok y=critical");
     let error = report(several, r#"{"a":{"x":{"up":true}}}"#).expect_err("no b");

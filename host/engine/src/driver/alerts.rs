@@ -9,7 +9,7 @@ use model::{
     AlertChange, AlertState, Cause, Class, CommandError, Delivery, Event, EventKind, Failure, Kind, SequencedEvent,
     Status, Subject, TargetId,
 };
-use notify::{Action, Input, MAX_OPEN, Now, Outcome, Polled, Trouble};
+use notify::{Action, Input, Now, Outcome, Polled, Trouble};
 use scheduler::Finish;
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -147,9 +147,7 @@ impl Driver {
     fn deliver(&mut self, delivery: Delivery, step: &mut AlertStep) {
         let channel = delivery.notification.channel.clone();
         step.changes.push(AlertChange::Deliver(Box::new(delivery.clone())));
-        self.outbox.queue(delivery);
-        let count = self.outbox.count(&channel);
-        if count >= MAX_OPEN {
+        if let Some(count) = self.outbox.queue(delivery) {
             self.notifier.apply(Input::Undelivered(channel, count), self.notifier_now());
         }
     }

@@ -5,7 +5,6 @@ use super::reduction::{Removal, Without, without};
 use super::{Outbox, UNSTORED};
 use crate::message::Message;
 use model::{AlertChange, Delivery, DeliveryState, Moment, Subject};
-use notify::MAX_OPEN;
 
 impl Outbox {
     /// Removes news that later news replace, from channels in trouble that are tried again.
@@ -13,8 +12,7 @@ impl Outbox {
         let mut changes = Vec::new();
         {
             let mut state = self.state();
-            let super::State { channels, reports, .. } = &mut *state;
-            for (name, channel) in channels {
+            for (name, channel) in &mut state.channels {
                 let before = channel.count();
                 let changed = channel.catch_up(now, now.after(UNSTORED));
                 changes.extend(changed.into_iter().map(|delivery| AlertChange::Deliver(Box::new(delivery))));
@@ -24,9 +22,6 @@ impl Outbox {
                     tracing::info!(
                         "channel {name}: {count} notifications are not sent, because later ones replace them"
                     );
-                }
-                if left < before && before >= MAX_OPEN {
-                    reports.push(Message::Undelivered(name.clone(), left));
                 }
             }
         }
@@ -46,6 +41,11 @@ impl Outbox {
             dropped.extend(removed.into_iter().map(|subject| (channel.clone(), subject)));
             changes.push(AlertChange::Deliver(Box::new(delivery)));
         }
+        drop(state);
+        if !changes.is_empty() {
+            // There may be room for others.
+            self.0.wake.notify_one();
+        }
         (changes, dropped)
     }
 
@@ -64,9 +64,15 @@ impl Outbox {
         None
     }
 
-    /// Sends what is still true of the messages that a channel lost.
+    /// Sends what is still true of the messages that a channel lost, unless later news about it wait.
     pub(super) fn send_lost_again(&self, channel: &str) {
-        let lost = self.state().lost.take(channel);
+        let lost = {
+            let mut state = self.state();
+            let waiting = state.channels.get(channel).map(Channel::subjects).unwrap_or_default();
+            let mut lost = state.lost.take(channel);
+            lost.retain(|subject| !waiting.contains(subject));
+            lost
+        };
         if !lost.is_empty() {
             let lost = lost.into_iter().map(|subject| (channel.to_owned(), subject)).collect();
             self.report(Message::NotSent(lost));

@@ -3,8 +3,8 @@
 use super::reduction::{Removal, Without, reduce, without};
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
-use model::{ChannelState, Delivery, DeliveryState, Moment, Timestamp};
-use std::collections::BTreeMap;
+use model::{ChannelState, Delivery, DeliveryState, Moment, Subject, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One channel.
@@ -53,6 +53,12 @@ impl Channel {
 
     pub(super) fn count(&self) -> usize {
         self.queue.len()
+    }
+
+    /// The alerts that the waiting deliveries are about.
+    pub(super) fn subjects(&self) -> BTreeSet<Subject> {
+        let rest = self.queue.values().flat_map(|queued| queued.delivery.rest().alerts);
+        rest.map(|alert| alert.subject).collect()
     }
 
     /// Restores the trouble that operators were notified of before a restart. It is over with the next success.

@@ -2,7 +2,7 @@
 
 use super::{Outbox, UNSTORED};
 use crate::sample::test_notification;
-use model::{CommandError, Delivery, DeliveryState};
+use model::{AlertRecord, CommandError, Delivery, DeliveryState, NotifiedAlert};
 use sandbox::Collected;
 use std::sync::Arc;
 
@@ -45,11 +45,12 @@ impl Outbox {
         }
     }
 
-    /// Tries a delivery again: one that waits is tried at once, and one that was given up waits again.
+    /// Tries a delivery again: one that waits is tried at once, and one that was given up waits again. Of the latter,
+    /// only those of its alerts are sent that the channel was notified of last by it: `alerts` are all that are known.
     ///
     /// # Errors
-    /// If its channel is not configured any more, or the receiver took it already.
-    pub fn retry(&self, delivery: Delivery) -> Result<(), CommandError> {
+    /// If its channel is not configured any more, or the receiver took it already, or later notifications replace it.
+    pub fn retry(&self, delivery: Delivery, alerts: &[Arc<AlertRecord>]) -> Result<(), CommandError> {
         let (name, number) = (delivery.notification.channel.clone(), delivery.notification.number);
         let clock = &self.0.parts.clock;
         let now = clock.now();
@@ -66,6 +67,10 @@ impl Outbox {
             } else if delivery.state == DeliveryState::Replaced {
                 return Err(CommandError::Conflict(format!("notification {number} was replaced by later ones")));
             } else {
+                let delivery = newest(delivery, alerts).ok_or_else(|| {
+                    let why = "later notifications say what is still true of it";
+                    CommandError::Conflict(format!("notification {number} is not sent again: {why}"))
+                })?;
                 let waiting = DeliveryState::Waiting;
                 let mut renewed = Delivery { state: waiting, created: clock.wall(), next_attempt: None, ..delivery };
                 // An operator may have corrected the cause of the refusals.
@@ -79,5 +84,61 @@ impl Outbox {
             None => self.0.wake.notify_one(),
         }
         Ok(())
+    }
+}
+
+/// Removes the alerts of which the channel was notified later, or that are not known any more. `None` if none is left.
+fn newest(mut delivery: Delivery, alerts: &[Arc<AlertRecord>]) -> Option<Delivery> {
+    let (channel, created) = (&delivery.notification.channel, delivery.created);
+    let is_newest = |alert: &NotifiedAlert| {
+        let known = alerts.iter().find(|known| known.subject == alert.subject);
+        known.is_some_and(|known| known.notified.iter().any(|last| last.channel == *channel && last.at <= created))
+    };
+    delivery.notification.alerts.retain(is_newest);
+    (!delivery.notification.alerts.is_empty()).then_some(delivery)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sample_notification;
+    use model::{AlertEvent, AlertState, LastNotified, Status, Timestamp};
+
+    #[test]
+    fn what_later_news_replace_is_not_sent_again() {
+        let at = Timestamp::from_millis;
+        let delivery = Delivery::new(sample_notification("ops", (AlertEvent::Firing, 3), at(5)), at(5));
+        let record = |place: usize, channel: &str, when: i64| {
+            let last = LastNotified {
+                channel: channel.to_owned(),
+                event: AlertEvent::Firing,
+                status: Status::Critical,
+                at: at(when),
+            };
+            let subject = delivery.notification.alerts[place].subject.clone();
+            Arc::new(AlertRecord {
+                subject,
+                state: AlertState::Firing,
+                status: Status::Critical,
+                since: at(1),
+                ended: None,
+                traits: Arc::default(),
+                title: String::new(),
+                message: None,
+                object_link: None,
+                ancestors: Vec::new(),
+                changes: Vec::new(),
+                flapping: None,
+                acknowledged: None,
+                suppressed_by: None,
+                silenced_by: None,
+                notified: vec![last],
+            })
+        };
+        let alerts = [record(0, "ops", 5), record(1, "ops", 6), record(2, "other", 5)];
+        let left = newest(delivery.clone(), &alerts).unwrap();
+        assert_eq!(left.notification.alerts, delivery.notification.alerts[..1]);
+        assert_eq!(newest(delivery.clone(), &alerts[1..]), None);
+        assert_eq!(newest(delivery, &[]), None);
     }
 }

@@ -56,6 +56,11 @@ impl Lost {
         self.removed.remove(channel)
     }
 
+    /// Returns whether a channel lost messages.
+    pub(super) fn of(&self, channel: &str) -> bool {
+        self.alerts.get(channel).is_some_and(|alerts| !alerts.is_empty())
+    }
+
     pub(super) fn take(&mut self, channel: &str) -> BTreeSet<Subject> {
         self.alerts.remove(channel).unwrap_or_default()
     }
