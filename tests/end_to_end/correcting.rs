@@ -115,14 +115,10 @@ fn a_channel_for_which_too_much_waited_is_notified_again_once_it_is_back() {
     Host::configure(&folder, &config(""));
     until("the channel is gone", waiting, Option::is_none);
     is_open.store(true, Ordering::SeqCst);
-    let before = receiver.all().len();
+    let before = receiver.alerts().len();
     Host::configure(&folder, &config(&channel));
     let told = || -> BTreeSet<String> {
-        let alerts = receiver
-            .all()
-            .split_off(before)
-            .into_iter()
-            .flat_map(|told| told.json()["alerts"].as_array().cloned().unwrap_or_default());
+        let alerts = receiver.alerts().split_off(before).into_iter();
         alerts.filter_map(|alert| alert["dependency"].as_str().map(str::to_owned)).collect()
     };
     until("the channel is notified of all that fires", || told().len(), |count| *count == names.len());

@@ -64,6 +64,12 @@ impl Receiver {
     pub(crate) fn all(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
+
+    /// Returns the alerts of all notifications.
+    pub(crate) fn alerts(&self) -> Vec<Value> {
+        let alerts = |received: Received| received.json()["alerts"].as_array().cloned().unwrap_or_default();
+        self.all().into_iter().flat_map(alerts).collect()
+    }
 }
 
 /// Reads a request and answers it. `None` if the connection ended.
