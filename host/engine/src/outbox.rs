@@ -209,7 +209,7 @@ impl Outbox {
                 let is_same = channel.runtime.as_ref().map(|(before, _)| Arc::ptr_eq(before, target));
                 // A corrected address or secret is tried at once. It may have been corrected while the host was down,
                 // or the channel may have been removed then.
-                let may_be_corrected = channel.is_in_trouble || lost.of(id.as_str());
+                let may_be_corrected = channel.is_in_trouble || lost.has(id.as_str());
                 if !is_same.unwrap_or(!may_be_corrected) | lost.is_back(id.as_str()) {
                     channel.hurry(self.0.parts.clock.now());
                     changed.push(id.to_string());

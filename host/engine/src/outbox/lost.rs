@@ -57,7 +57,7 @@ impl Lost {
     }
 
     /// Returns whether a channel lost messages.
-    pub(super) fn of(&self, channel: &str) -> bool {
+    pub(super) fn has(&self, channel: &str) -> bool {
         self.alerts.get(channel).is_some_and(|alerts| !alerts.is_empty())
     }
 
