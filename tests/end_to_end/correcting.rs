@@ -124,3 +124,38 @@ fn a_channel_for_which_too_much_waited_is_notified_again_once_it_is_back() {
     until("the channel is notified of all that fires", || told().len(), |count| *count == names.len());
     assert_eq!(host.terminate(), 0);
 }
+
+#[test]
+fn a_corrected_channel_hears_of_alerts_that_a_refused_message_only_counted() {
+    for is_down in [false, true] {
+        let (_keep, folder) = folder();
+        let items: Vec<String> = (0..150).map(|number| format!(r#"{{"name":"d{number}","healthy":false}}"#)).collect();
+        let body = format!("[{}]", items.join(","));
+        let server = Server::start(vec![("/many", Arc::new(move |_| ok(&body)))]);
+        let receiver = Receiver::start(Arc::new(|_, received| {
+            let refused = b"HTTP/1.1 422 Unprocessable Content\r\ncontent-length: 0\r\n\r\n".to_vec();
+            Some(if received.path == "/right" { ok("ok") } else { refused })
+        }));
+        let target = target("many", &server.url("/many"), "");
+        let config = |path: &str| {
+            let channel = webhook(&receiver.url(path));
+            format!(
+                "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{target}{channel}[[route]]\n\
+                 channels = [\"ops\"]\ngroup_wait = \"1s\"\ngroup_interval = \"1s\"\n"
+            )
+        };
+        let mut host = Host::start(&folder, &config("/wrong"));
+        until("it is refused", || deliveries(&host, "state=undeliverable").len(), |count| *count == 1);
+        if is_down {
+            host.kill();
+            host = Host::start(&folder, &config("/right"));
+        } else {
+            Host::configure(&folder, &config("/right"));
+        }
+        until("what was lost arrives", || deliveries(&host, "state=delivered").len(), |count| *count == 1);
+        let told = receiver.all().iter().find(|told| told.path == "/right").unwrap().json();
+        let listed = told["alerts"].as_array().unwrap().len();
+        assert_eq!((listed, told["omitted"].as_u64()), (100, Some(50)), "{is_down}");
+        assert_eq!(host.terminate(), 0);
+    }
+}

@@ -17,7 +17,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use expected::Expect;
-use model::{AlertEvent, AlertProgress, Notification, NotifiedAlert, Outcome, Status, Subject, TargetId, Timestamp};
+use model::{
+    AlertEvent, AlertProgress, Before, Notification, NotifiedAlert, Outcome, Status, Subject, TargetId, Timestamp,
+};
 use sandbox::{Attempt, Collected, Compiler, Done, Job, Limits, Plugin, Role, Sandbox, SettingsVersion, Target};
 use secrecy::SecretString;
 use std::convert::identity;
@@ -239,6 +241,7 @@ fn notification() -> Notification {
         link: None,
         object_link: None,
         suppresses: 0,
+        before: Before::Unknown,
     };
     Notification {
         number: 1,
@@ -248,6 +251,7 @@ fn notification() -> Notification {
         group: Vec::new(),
         alerts: vec![alert],
         omitted: 0,
+        unlisted: Vec::new(),
         link: None,
     }
 }

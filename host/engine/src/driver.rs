@@ -308,7 +308,7 @@ impl Driver {
                 // The caller may have left.
                 let _ = reply.send(self.acknowledge(subject, by));
             }
-            Message::NotSent(dropped) => self.apply_to_alerts(notify::Input::NotSent(dropped)),
+            Message::NotSent(withdrawn) => self.not_sent(withdrawn),
             Message::TakenOver(taken, reply) => {
                 // The agent may have ended.
                 let reply = move || {

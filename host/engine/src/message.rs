@@ -1,6 +1,7 @@
 //! Messages to the driver.
 
 use crate::alerts::AlertRules;
+use crate::outbox::Withdrawn;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
@@ -31,8 +32,8 @@ pub enum Message {
     Undelivered(String, usize),
     /// The alerts of targets that another device of the fleet polled so far. The reply is sent when they are on disk.
     TakenOver(TakenOver, oneshot::Sender<()>),
-    /// The channels and alerts of messages that did not arrive, and are not tried any more.
-    NotSent(Vec<(String, Subject)>),
+    /// Alerts of messages that are not sent any more.
+    NotSent(Withdrawn),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),
     /// Requests a reply, to check that the loop works.

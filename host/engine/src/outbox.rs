@@ -26,6 +26,7 @@ use crate::message::Message;
 use crate::sessions::End;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
+pub(crate) use catch_up::Withdrawn;
 use channel::Channel;
 use egress::Egress;
 use lost::Lost;
@@ -173,9 +174,13 @@ impl Outbox {
             state.troubles.push(Trouble { name, title: alert.title.clone(), message: alert.message.clone() });
         }
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
-        for delivery in waiting {
+        for mut delivery in waiting {
             let at = delivery.next_attempt.map_or(now, |at| now.after(at.since(wall)));
             let channel = state.channels.entry(delivery.notification.channel.clone()).or_default();
+            if channel.count() == 0 {
+                // It may have been in flight.
+                delivery.notification.forget_before();
+            }
             channel.queue(delivery, at, None);
         }
         Self(Arc::new(Inner { parts, state: Mutex::new(state), wake: Notify::new() }))

@@ -1,6 +1,6 @@
 //! Notifications of made-up alerts: of a test, and for authors of plugins.
 
-use model::{AlertEvent, Class, Notification, NotifiedAlert, Status, Subject, TargetId, Timestamp};
+use model::{AlertEvent, Before, Class, Notification, NotifiedAlert, Status, Subject, TargetId, Timestamp};
 use std::time::Duration;
 
 /// The end of the long summary, which is longer than most receivers show.
@@ -27,6 +27,7 @@ pub(crate) fn test_notification(channel: &str, now: Timestamp) -> Notification {
         link: None,
         object_link: None,
         suppresses: 0,
+        before: Before::Unknown,
     };
     notification(channel, alert, now)
 }
@@ -80,6 +81,7 @@ fn one_alert(channel: &str, event: AlertEvent, now: Timestamp) -> Notification {
         link: Some("https://polliwog.example/targets/shop".to_owned()),
         object_link: Some("https://pve1.example:8006/#v1:0:=qemu%2F100".to_owned()),
         suppresses: if is_over { 0 } else { 2 },
+        before: Before::Unknown,
     };
     notification(channel, alert, now)
 }
@@ -93,6 +95,7 @@ fn notification(channel: &str, alert: NotifiedAlert, now: Timestamp) -> Notifica
         group: Vec::new(),
         alerts: vec![alert],
         omitted: 0,
+        unlisted: Vec::new(),
         link: None,
     }
 }

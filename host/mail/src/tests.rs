@@ -2,7 +2,7 @@
 
 use super::*;
 use egress::{Fingerprint, Origin, Secrets, Tls};
-use model::{AlertEvent, Class, NotifiedAlert, Status, Subject};
+use model::{AlertEvent, Before, Class, NotifiedAlert, Status, Subject};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -146,6 +146,7 @@ fn alert(event: AlertEvent, since: i64) -> NotifiedAlert {
         link: Some("http://polliwog.lan/targets/shop".to_owned()),
         object_link: None,
         suppresses: 2,
+        before: Before::Unknown,
     }
 }
 
@@ -158,6 +159,7 @@ fn notification(alerts: Vec<NotifiedAlert>) -> Notification {
         group: Vec::new(),
         alerts,
         omitted: 0,
+        unlisted: Vec::new(),
         link: None,
     }
 }

@@ -271,6 +271,17 @@ pub struct LastNotified {
 /// The status of a [`LastNotified`] of which it is not known whether it arrived: worse than that is news.
 pub const MAYBE: Status = Status::Ok;
 
+/// The last message about an alert for a channel when a later one was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// There was none.
+    Nothing,
+    /// This one.
+    Message(LastNotified),
+    /// Not known: an older version stored the later message, or its receiver may have taken it.
+    Unknown,
+}
+
 /// The properties of a target that routes and messages use. All alerts of a target share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetTraits {
@@ -353,6 +364,28 @@ pub struct NotifiedAlert {
     pub object_link: Option<String>,
     /// The number of alerts that are held back because this one explains them.
     pub suppresses: u32,
+    /// What the channel was notified of before.
+    pub before: Before,
+}
+
+/// An alert that a notification counts and does not list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnlistedAlert {
+    /// As in [`NotifiedAlert`].
+    pub fingerprint: String,
+    /// As in [`NotifiedAlert`].
+    pub event: AlertEvent,
+    /// As in [`NotifiedAlert`].
+    pub subject: Subject,
+    /// As in [`NotifiedAlert`].
+    pub before: Before,
+}
+
+impl From<NotifiedAlert> for UnlistedAlert {
+    fn from(alert: NotifiedAlert) -> Self {
+        let NotifiedAlert { fingerprint, event, subject, before, .. } = alert;
+        Self { fingerprint, event, subject, before }
+    }
 }
 
 /// A message about one or more alerts for one channel.
@@ -372,8 +405,25 @@ pub struct Notification {
     pub alerts: Vec<NotifiedAlert>,
     /// The number of alerts that the message counts and does not list.
     pub omitted: u32,
+    /// Those alerts. A message that an older version stored has none.
+    pub unlisted: Vec<UnlistedAlert>,
     /// The address of the page of alerts; `None` if the host's own address is not configured.
     pub link: Option<String>,
+}
+
+impl Notification {
+    /// Forgets what the channel was notified of before: it may have taken this message.
+    pub fn forget_before(&mut self) {
+        let listed = self.alerts.iter_mut().map(|alert| &mut alert.before);
+        let all = listed.chain(self.unlisted.iter_mut().map(|alert| &mut alert.before));
+        all.for_each(|before| *before = Before::Unknown);
+    }
+
+    /// Returns all alerts that it is about, listed or not.
+    pub fn into_subjects(self) -> impl Iterator<Item = Subject> {
+        let listed = self.alerts.into_iter().map(|alert| alert.subject);
+        listed.chain(self.unlisted.into_iter().map(|alert| alert.subject))
+    }
 }
 
 /// The device of a fleet that polled the targets of a deployment last.

@@ -28,8 +28,8 @@ mod time;
 mod token;
 
 pub use alert::{
-    Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, LastPoller, MAYBE, NewSilence,
-    Notification, NotifiedAlert, Resolution, SilencePeriod, SilenceState, Subject, TargetTraits,
+    Acknowledgement, AlertEvent, AlertRecord, AlertState, Before, Class, LastNotified, LastPoller, MAYBE, NewSilence,
+    Notification, NotifiedAlert, Resolution, SilencePeriod, SilenceState, Subject, TargetTraits, UnlistedAlert,
 };
 pub use delivery::{AlertChange, AlertProgress, ChannelState, Delivery, DeliveryFilter, DeliveryState};
 pub use event::{Event, EventKind, SequencedEvent};

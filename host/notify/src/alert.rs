@@ -3,7 +3,9 @@
 use crate::groups::GroupKey;
 use crate::input::{Action, Finding, Health, Now};
 use crate::matcher::Attributes;
-use model::{AlertEvent, AlertRecord, AlertState, LastNotified, MAYBE, Moment, Resolution, Status, Subject, Timestamp};
+use model::{
+    AlertEvent, AlertRecord, AlertState, Before, LastNotified, MAYBE, Moment, Resolution, Status, Subject, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,10 +263,26 @@ impl Alert {
         self.worst_notified = self.worst_notified.max(Some(self.record.status));
     }
 
-    /// Records that the last message for a channel may not have arrived. Returns whether there was one.
-    pub(crate) fn set_maybe_notified(&mut self, channel: &str) -> bool {
-        let last = self.record_mut().notified.iter_mut().find(|notified| notified.channel == channel);
-        last.map(|last| (last.event, last.status) = (AlertEvent::Firing, MAYBE)).is_some()
+    /// Records that the last message for a channel did not arrive, so that it knows of the one before; or may not have
+    /// arrived. Returns whether there was one.
+    pub(crate) fn take_back(&mut self, channel: &str, before: Before, now: Now) -> bool {
+        let record = Arc::make_mut(&mut self.record);
+        let Some(place) = record.notified.iter().position(|last| last.channel == channel) else { return false };
+        match before {
+            Before::Nothing => {
+                record.notified.remove(place);
+                self.notified.remove(channel);
+            }
+            Before::Message(last) => {
+                self.notified.insert(channel.to_owned(), now.moment_of(last.at));
+                record.notified[place] = last;
+            }
+            Before::Unknown => {
+                let last = &mut record.notified[place];
+                (last.event, last.status) = (AlertEvent::Firing, MAYBE);
+            }
+        }
+        true
     }
 
     /// Records that channels may not have been notified of what they were last notified of.

@@ -2,7 +2,9 @@
 
 use crate::route::Route;
 use crate::silence::Silence;
-use model::{AlertRecord, Class, LastPoller, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp};
+use model::{
+    AlertRecord, Before, Class, LastPoller, Moment, Notification, Status, Subject, TargetId, TargetTraits, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -205,12 +207,23 @@ pub enum Input<'a> {
     Dismissed(Vec<Subject>),
     /// This host polls the targets of a deployment from now on, of which one device polls at a time.
     TakenOver(TakenOver),
-    /// The channels and alerts of messages that did not arrive, and are not tried any more.
-    NotSent(Vec<(String, Subject)>),
+    /// Alerts of messages that are not sent any more.
+    NotSent(Vec<Unsent>),
     /// The number of notifications of a channel that are not delivered yet.
     Undelivered(String, usize),
     /// Time passed.
     Tick,
+}
+
+/// An alert of a message that is not sent any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// The channel.
+    pub channel: String,
+    /// The alert.
+    pub subject: Subject,
+    /// What the channel was notified of before; [`Before::Unknown`] if the message may have arrived.
+    pub before: Before,
 }
 
 /// An action of the notifier.

@@ -32,7 +32,7 @@ pub use blind::NETWORK;
 pub use groups::MAX_OPEN;
 pub use input::{
     Action, ChannelTraits, Finding, Health, Input, Now, Outcome, Polled, Reading, Settings, TakenOver, TargetSpec,
-    Trouble,
+    Trouble, Unsent,
 };
 pub use matcher::{ATTRIBUTES, Attributes, InvalidMatcher, Matcher, Matchers};
 pub use notifier::{LISTED, Notifier};

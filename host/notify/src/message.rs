@@ -2,7 +2,7 @@
 
 use crate::alert::Alert;
 use model::{
-    AlertEvent, AlertRecord, Class, NotifiedAlert, Resolution, Status, Subject, Timestamp, hex, short_duration,
+    AlertEvent, AlertRecord, Before, Class, NotifiedAlert, Resolution, Status, Subject, Timestamp, hex, short_duration,
 };
 use sha2::{Digest, Sha256};
 
@@ -14,6 +14,7 @@ const FINGERPRINT: usize = 16;
 pub(crate) struct Frame<'a> {
     pub installation: &'a str,
     pub address: Option<&'a str>,
+    pub channel: &'a str,
     pub at: Timestamp,
 }
 
@@ -46,6 +47,7 @@ pub(crate) fn describe(alert: &Alert, event: AlertEvent, suppresses: u32, frame:
         link: frame.address.map(|address| link(address, &record.subject)),
         object_link: record.object_link.clone(),
         suppresses,
+        before: alert.last_notified(frame.channel).map_or(Before::Nothing, |last| Before::Message(last.clone())),
     }
 }
 

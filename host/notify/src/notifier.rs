@@ -142,7 +142,7 @@ impl Notifier {
                 subjects.iter().for_each(|subject| self.end(subject, Resolution::Missing, now));
             }
             Input::TakenOver(taken) => self.take_over(taken, now),
-            Input::NotSent(dropped) => self.not_sent(dropped),
+            Input::NotSent(unsent) => self.not_sent(unsent, now),
             Input::Undelivered(channel, count) => self.groups.set_undelivered(&channel, count),
             Input::Tick => {}
         }

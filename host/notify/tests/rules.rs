@@ -275,6 +275,8 @@ fn a_storm_is_one_notification_a_minute() {
     let count =
         |(_, notification): &(_, model::Notification)| notification.alerts.len() + notification.omitted as usize;
     assert_eq!(world.notifications.iter().map(count).sum::<usize>(), 10_000);
+    let counted = world.notifications.iter().map(|(_, notification)| notification.unlisted.len());
+    assert_eq!(counted.sum::<usize>() + world.heard.len(), 10_000, "what is only counted is known");
     assert!(world.notifications.iter().all(|(_, notification)| notification.alerts.len() <= 100));
     let (messages, listed) = (world.notifications.len(), world.heard.len());
     println!("10,000 alerts within 100 s: {messages} notifications, which list {listed}");

@@ -17,10 +17,7 @@ use fleet::{
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Controller;
-use model::{
-    CommandError, Delivery, Event, FleetChange, FleetPlace, FleetRecord, LogPage, Notification, QueuedRecord, Subject,
-    Timestamp,
-};
+use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Subject, Timestamp};
 use notify::TakenOver;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -412,15 +409,16 @@ impl AgentHost for AgentStore {
         let (reader, failed) = (self.store.reader(), |error: ReadError| error.to_string());
         let alerts = reader.alerts().map_err(failed)?;
         let (waiting, _) = reader.waiting_deliveries().map_err(failed)?;
-        let waiting: Vec<Notification> = waiting.iter().map(Delivery::rest).collect();
-        let waiting = waiting.iter().flat_map(|notification| {
-            notification.alerts.iter().map(|alert| (notification.channel.as_str(), &alert.subject))
-        });
-        let waiting: BTreeSet<(&str, &Subject)> = waiting.collect();
+        let mut waiting_for: BTreeMap<String, BTreeSet<Subject>> = BTreeMap::new();
+        for delivery in waiting {
+            let subjects = delivery.rest().into_subjects();
+            waiting_for.entry(delivery.notification.channel).or_default().extend(subjects);
+        }
         let mut open: BTreeMap<String, Vec<OpenAlert>> = BTreeMap::new();
         for alert in &alerts {
             let Some(deployment) = &alert.traits.shared_by else { continue };
-            let described = OpenAlert::from_record(alert, |channel| waiting.contains(&(channel, &alert.subject)));
+            let waits = |channel: &str| waiting_for.get(channel).is_some_and(|about| about.contains(&alert.subject));
+            let described = OpenAlert::from_record(alert, waits);
             open.entry(deployment.clone()).or_default().extend(described);
         }
         Ok(open)

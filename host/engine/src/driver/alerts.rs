@@ -4,7 +4,7 @@
 
 use super::Driver;
 use crate::alerts::{AlertRules, KnownReading};
-use crate::outbox::Removal;
+use crate::outbox::{Removal, Withdrawn};
 use model::{
     AlertChange, AlertState, Cause, Class, CommandError, Delivery, Event, EventKind, Failure, Kind, SequencedEvent,
     Status, Subject, TargetId,
@@ -24,6 +24,11 @@ pub(super) struct AlertStep {
 impl AlertStep {
     pub(super) const fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.events.is_empty()
+    }
+
+    fn add(&mut self, later: Self) {
+        self.changes.extend(later.changes);
+        self.events.extend(later.events);
     }
 }
 
@@ -49,6 +54,25 @@ impl Driver {
     pub(super) fn apply_to_alerts_then(&mut self, input: Input<'_>, then: impl FnOnce() + Send + 'static) {
         self.notifier.apply(input, self.notifier_now());
         let step = self.drain_alerts();
+        self.store_alerts(step, then);
+    }
+
+    /// Notes what is not sent any more.
+    pub(super) fn not_sent(&mut self, withdrawn: Withdrawn) {
+        let step = self.take_back(withdrawn);
+        self.store_alerts(step, || {});
+    }
+
+    /// Shows the notifier what is not sent any more. Returns the changes of deliveries and alerts.
+    fn take_back(&mut self, Withdrawn { unsent, changes }: Withdrawn) -> AlertStep {
+        self.notifier.apply(Input::NotSent(unsent), self.notifier_now());
+        let mut step = AlertStep { changes, events: Vec::new() };
+        step.add(self.drain_alerts());
+        step
+    }
+
+    /// Hands changed alerts to the store, and calls `then` when they are on disk.
+    fn store_alerts(&self, step: AlertStep, then: impl FnOnce() + Send + 'static) {
         if step.is_empty() {
             return then();
         }
@@ -133,12 +157,8 @@ impl Driver {
             step.events.push(Event { at: *at, kind });
         }
         if !removal.is_empty() {
-            let (changes, dropped) = self.outbox.withdraw(&removal);
-            step.changes.extend(changes);
-            self.notifier.apply(Input::NotSent(dropped), self.notifier_now());
-            let more = self.drain_alerts();
-            step.changes.extend(more.changes);
-            step.events.extend(more.events);
+            let withdrawn = self.outbox.withdraw(&removal);
+            step.add(self.take_back(withdrawn));
         }
         step
     }

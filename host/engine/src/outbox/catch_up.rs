@@ -1,21 +1,41 @@
 //! Channels that are tried again after a while.
 
 use super::channel::Channel;
-use super::reduction::{Removal, Without, without};
+use super::reduction::{Changed, Removal, without};
 use super::{Outbox, UNSTORED};
 use crate::message::Message;
-use model::{AlertChange, Delivery, DeliveryState, Moment, Subject};
+use model::{AlertChange, Before, Delivery, DeliveryState, Moment};
+use notify::Unsent;
+
+/// Alerts of messages that are not sent any more, and the changes of deliveries that are stored with what the notifier
+/// makes of that: a host that is killed in between must not forget the alerts.
+#[derive(Default)]
+pub struct Withdrawn {
+    pub(crate) unsent: Vec<Unsent>,
+    pub(crate) changes: Vec<AlertChange>,
+}
+
+impl Withdrawn {
+    fn add(&mut self, Changed { delivery, unsent }: Changed) {
+        self.unsent.extend(unsent);
+        self.changes.push(AlertChange::Deliver(Box::new(delivery)));
+    }
+}
 
 impl Outbox {
     /// Removes news that later news replace, from channels in trouble that are tried again.
     pub(super) fn catch_up(&self, now: Moment) {
-        let mut changes = Vec::new();
+        let (mut changes, mut withdrawn) = (Vec::new(), Withdrawn::default());
         {
             let mut state = self.state();
             for (name, channel) in &mut state.channels {
                 let before = channel.count();
-                let changed = channel.catch_up(now, now.after(UNSTORED));
-                changes.extend(changed.into_iter().map(|delivery| AlertChange::Deliver(Box::new(delivery))));
+                for changed in channel.catch_up(now, now.after(UNSTORED)) {
+                    match changed.unsent.is_empty() {
+                        true => changes.push(AlertChange::Deliver(Box::new(changed.delivery))),
+                        false => withdrawn.add(changed),
+                    }
+                }
                 let left = channel.count();
                 if left < before {
                     let count = before - left;
@@ -28,25 +48,22 @@ impl Outbox {
         if !changes.is_empty() {
             self.write_changes(changes, Vec::new(), || {});
         }
+        if !withdrawn.unsent.is_empty() {
+            self.report(Message::NotSent(withdrawn));
+        }
     }
 
-    /// Removes alerts from what waits. Returns the deliveries that changed, which the caller stores, and the channels
-    /// and alerts of the messages that are not sent.
-    pub(crate) fn withdraw(&self, removal: &Removal) -> (Vec<AlertChange>, Vec<(String, Subject)>) {
-        let mut state = self.state();
-        let changed = state.channels.values_mut().flat_map(|channel| channel.withdraw(removal));
-        let (mut changes, mut dropped) = (Vec::new(), Vec::new());
-        for Without { delivery, removed } in changed {
-            let channel = &delivery.notification.channel;
-            dropped.extend(removed.into_iter().map(|subject| (channel.clone(), subject)));
-            changes.push(AlertChange::Deliver(Box::new(delivery)));
-        }
-        drop(state);
-        if !changes.is_empty() {
+    /// Removes alerts from what waits.
+    pub(crate) fn withdraw(&self, removal: &Removal) -> Withdrawn {
+        let mut withdrawn = Withdrawn::default();
+        let changed: Vec<Changed> =
+            self.state().channels.values_mut().flat_map(|channel| channel.withdraw(removal)).collect();
+        changed.into_iter().for_each(|changed| withdrawn.add(changed));
+        if !withdrawn.changes.is_empty() {
             // There may be room for others.
             self.0.wake.notify_one();
         }
-        (changes, dropped)
+        withdrawn
     }
 
     /// Removes what was withdrawn during an attempt from its delivery, before that is tried again. `None` if nothing is
@@ -54,13 +71,16 @@ impl Outbox {
     pub(super) fn without_withdrawn(&self, delivery: Delivery) -> Option<Delivery> {
         let name = delivery.notification.channel.clone();
         let withdrawn = self.state().channels.get_mut(&name).map(Channel::take_withdrawn).unwrap_or_default();
-        let Some(Without { delivery, removed }) = without(&delivery, &withdrawn) else { return Some(delivery) };
-        self.report(Message::NotSent(removed.into_iter().map(|subject| (name.clone(), subject)).collect()));
-        if delivery.state != DeliveryState::Replaced {
+        let Some(changed) = without(&delivery, &withdrawn) else { return Some(delivery) };
+        if changed.delivery.state != DeliveryState::Replaced {
+            let Changed { delivery, unsent } = changed;
+            self.report(Message::NotSent(Withdrawn { unsent, changes: Vec::new() }));
             return Some(delivery);
         }
-        self.finish(delivery.clone(), self.0.parts.clock.now());
-        self.write(delivery, Vec::new());
+        self.finish(changed.delivery.clone(), self.0.parts.clock.now());
+        let mut withdrawn = Withdrawn::default();
+        withdrawn.add(changed);
+        self.report(Message::NotSent(withdrawn));
         None
     }
 
@@ -74,8 +94,10 @@ impl Outbox {
             lost
         };
         if !lost.is_empty() {
-            let lost = lost.into_iter().map(|subject| (channel.to_owned(), subject)).collect();
-            self.report(Message::NotSent(lost));
+            // Its receiver may have taken a part of them.
+            let unsent = |subject| Unsent { channel: channel.to_owned(), subject, before: Before::Unknown };
+            let unsent = lost.into_iter().map(unsent).collect();
+            self.report(Message::NotSent(Withdrawn { unsent, changes: Vec::new() }));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The queue and the state of one channel. Pure: it takes the time and returns what is due.
 
-use super::reduction::{Removal, Without, reduce, without};
+use super::reduction::{Changed, Removal, reduce, without};
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
 use model::{ChannelState, Delivery, DeliveryState, Moment, Subject, Timestamp};
@@ -57,8 +57,7 @@ impl Channel {
 
     /// The alerts that the waiting deliveries are about.
     pub(super) fn subjects(&self) -> BTreeSet<Subject> {
-        let rest = self.queue.values().flat_map(|queued| queued.delivery.rest().alerts);
-        rest.map(|alert| alert.subject).collect()
+        self.queue.values().flat_map(|queued| queued.delivery.rest().into_subjects()).collect()
     }
 
     /// Restores the trouble that operators were notified of before a restart. It is over with the next success.
@@ -121,7 +120,7 @@ impl Channel {
 
     /// Reduces what waits to what is still true, if the channel failed for a while and is tried again now. Returns the
     /// deliveries that changed. They are not sent before they are on disk or `unstored`.
-    pub(super) fn catch_up(&mut self, now: Moment, unstored: Moment) -> Vec<Delivery> {
+    pub(super) fn catch_up(&mut self, now: Moment, unstored: Moment) -> Vec<Changed> {
         let is_tried_again =
             |first: &Queued| first.at <= now && first.unstored.is_none() && first.delivery.attempts > 0;
         let first = self.queue.values().next();
@@ -131,20 +130,20 @@ impl Channel {
         // The row of another one is still to be written.
         let stored = self.queue.values().filter(|queued| queued.unstored.is_none());
         let changed = reduce(&stored.map(|queued| &queued.delivery).collect::<Vec<_>>());
-        changed.iter().for_each(|delivery| self.replace(delivery, Some(unstored)));
+        changed.iter().for_each(|changed| self.replace(&changed.delivery, Some(unstored)));
         changed
     }
 
     /// Removes alerts from the deliveries that wait, and from the one in flight if its attempt fails. Returns what
     /// changed.
-    pub(super) fn withdraw(&mut self, removal: &Removal) -> Vec<Without> {
+    pub(super) fn withdraw(&mut self, removal: &Removal) -> Vec<Changed> {
         let in_flight = self.in_flight();
         if in_flight.is_some() {
             self.withdrawn.elsewhere.extend(removal.elsewhere.iter().cloned());
             self.withdrawn.seen.extend(removal.seen.iter().cloned());
         }
         let waiting = self.queue.iter().filter(|(number, _)| Some(**number) != in_flight);
-        let changed: Vec<Without> = waiting.filter_map(|(_, queued)| without(&queued.delivery, removal)).collect();
+        let changed: Vec<Changed> = waiting.filter_map(|(_, queued)| without(&queued.delivery, removal)).collect();
         changed.iter().for_each(|changed| self.replace(&changed.delivery, None));
         changed
     }

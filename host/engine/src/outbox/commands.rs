@@ -1,9 +1,11 @@
 //! Commands of operators: testing a channel, and trying a notification again.
 
+use super::reduction::remove_unlisted;
 use super::{Outbox, UNSTORED};
 use crate::sample::test_notification;
-use model::{AlertRecord, CommandError, Delivery, DeliveryState, NotifiedAlert};
+use model::{AlertRecord, CommandError, Delivery, DeliveryState, LastNotified, Subject};
 use sandbox::Collected;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Outbox {
@@ -89,12 +91,12 @@ impl Outbox {
 
 /// Removes the alerts of which the channel was notified later, or that are not known any more. `None` if none is left.
 fn newest(mut delivery: Delivery, alerts: &[Arc<AlertRecord>]) -> Option<Delivery> {
-    let (channel, created) = (&delivery.notification.channel, delivery.created);
-    let is_newest = |alert: &NotifiedAlert| {
-        let known = alerts.iter().find(|known| known.subject == alert.subject);
-        known.is_some_and(|known| known.notified.iter().any(|last| last.channel == *channel && last.at <= created))
-    };
-    delivery.notification.alerts.retain(is_newest);
+    let (channel, created) = (delivery.notification.channel.clone(), delivery.created);
+    let is_last = |last: &LastNotified| last.channel == channel && last.at <= created;
+    let newest = alerts.iter().filter(|alert| alert.notified.iter().any(is_last));
+    let newest: BTreeSet<&Subject> = newest.map(|alert| &alert.subject).collect();
+    delivery.notification.alerts.retain(|alert| newest.contains(&alert.subject));
+    remove_unlisted(&mut delivery, |alert| !newest.contains(&alert.subject));
     (!delivery.notification.alerts.is_empty()).then_some(delivery)
 }
 

@@ -1,6 +1,6 @@
 //! Messages that were given up. Once an operator has changed the channel, what is still true of them is sent again.
 
-use model::{AlertRecord, Delivery, Subject, Timestamp};
+use model::{AlertRecord, Delivery, NotifiedAlert, Subject, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -42,9 +42,9 @@ impl Lost {
     /// A later message about the same alerts was taken.
     pub(super) fn taken(&mut self, delivery: &Delivery) {
         let Some(lost) = self.alerts.get_mut(&delivery.notification.channel) else { return };
-        delivery.notification.alerts.iter().for_each(|alert| {
-            lost.remove(&alert.subject);
-        });
+        for subject in delivery.notification.clone().into_subjects() {
+            lost.remove(&subject);
+        }
     }
 
     pub(super) fn removed(&mut self, channel: &str) {
@@ -66,13 +66,15 @@ impl Lost {
     }
 }
 
-/// The alerts of a delivery that its receiver did not take.
+/// The alerts of a delivery that its receiver did not take, with those that it only counts.
 fn not_taken(delivery: &Delivery) -> impl Iterator<Item = Subject> {
-    let is_taken = |fingerprint: &str| {
-        delivery.progress.iter().any(|known| known.fingerprint == fingerprint && known.refused.is_none())
+    let is_taken = |alert: &NotifiedAlert| {
+        let mut known = delivery.progress.iter();
+        known.any(|known| known.fingerprint == alert.fingerprint && known.refused.is_none())
     };
-    let alerts = delivery.notification.alerts.iter();
-    alerts.filter(move |alert| !is_taken(&alert.fingerprint)).map(|alert| alert.subject.clone())
+    let mut left = delivery.notification.clone();
+    left.alerts.retain(|alert| !is_taken(alert));
+    left.into_subjects()
 }
 
 #[cfg(test)]
@@ -91,12 +93,18 @@ mod tests {
             refused: refused.map(str::to_owned),
         };
         delivery.progress = vec![progress(0, None), progress(1, Some("no"))];
+        let counted = Subject::Other(model::Class::Host, "counted".into());
+        let unlisted = model::UnlistedAlert { subject: counted.clone(), ..alerts[0].clone().into() };
+        (delivery.notification.omitted, delivery.notification.unlisted) = (1, vec![unlisted]);
         let mut lost = Lost::default();
         lost.given_up(&delivery);
         let mut later = delivery.clone();
         later.notification.alerts = vec![alerts[2].clone()];
+        later.notification.unlisted.clear();
         lost.taken(&later);
-        assert_eq!(lost.take("ops"), [alerts[1].subject.clone()].into());
+        assert_eq!(lost.take("ops"), [alerts[1].subject.clone(), counted].into());
+        lost.given_up(&delivery);
+        lost.taken(&delivery);
         assert_eq!(lost.take("ops"), BTreeSet::new());
     }
 }

@@ -1,7 +1,7 @@
 //! The news that a channel still has to hear after a while in which it took nothing.
 
-use model::{AlertEvent, Delivery, DeliveryState, NotifiedAlert, Subject};
-use notify::LISTED;
+use model::{AlertEvent, Before, Delivery, DeliveryState, Notification, NotifiedAlert, UnlistedAlert};
+use notify::{LISTED, Unsent};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a delivery is not sent.
@@ -23,69 +23,112 @@ impl Removal {
         self.elsewhere.is_empty() && self.seen.is_empty()
     }
 
-    fn concerns(&self, alert: &NotifiedAlert) -> bool {
-        let is_seen = !is_end(alert) && self.seen.contains(&alert.fingerprint);
-        is_seen || self.elsewhere.contains(&alert.fingerprint)
+    fn concerns(&self, fingerprint: &str, event: AlertEvent) -> bool {
+        let is_seen = event != AlertEvent::Resolved && self.seen.contains(fingerprint);
+        is_seen || self.elsewhere.contains(fingerprint)
     }
+}
+
+/// A delivery that changed while it waited.
+#[derive(Debug, PartialEq)]
+pub(super) struct Changed {
+    pub delivery: Delivery,
+    /// The alerts of which neither this delivery nor a later one says anything any more.
+    pub unsent: Vec<Unsent>,
 }
 
 /// Reduces deliveries that wait, in their order, to what is still true. Returns those that change.
 ///
 /// Of each alert, only the last news is kept. The ends of alerts become one notification, in the last delivery that has
-/// nothing else and was not sent yet. A delivery without news is [`DeliveryState::Replaced`] and keeps its alerts for
-/// readers. What a receiver took or refused already stays as it is.
-pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Delivery> {
-    let mut last = BTreeMap::new();
+/// nothing else and was not sent yet. A delivery that lists nothing any more is [`DeliveryState::Replaced`] and keeps
+/// its alerts for readers. What a receiver took or refused already stays as it is.
+pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Changed> {
+    let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
     for (place, delivery) in waiting.iter().enumerate() {
-        last.extend(delivery.rest().alerts.into_iter().map(|alert| (alert.fingerprint, place)));
+        let rest = delivery.rest();
+        last.extend(rest.alerts.iter().map(|alert| (alert.fingerprint.clone(), place)));
+        for alert in rest.alerts.into_iter().map(UnlistedAlert::from).chain(rest.unlisted) {
+            let before = known_before(delivery, alert.before);
+            first.entry(alert.fingerprint).or_insert((place, before));
+        }
     }
     let mut kept: Vec<Delivery> = waiting.iter().map(|delivery| (*delivery).clone()).collect();
     for (place, delivery) in kept.iter_mut().enumerate() {
         let known = known(delivery);
-        let is_kept = |alert: &NotifiedAlert| known.contains(&alert.fingerprint) || last[&alert.fingerprint] == place;
-        delivery.notification.alerts.retain(is_kept);
+        let is_open = |alert: &NotifiedAlert| !known.contains(&alert.fingerprint);
+        delivery.notification.alerts.retain(|alert| !is_open(alert) || last[&alert.fingerprint] == place);
+        for alert in delivery.notification.alerts.iter_mut().filter(|alert| is_open(alert)) {
+            // The earlier messages about it are not sent.
+            let earlier = first.get(&alert.fingerprint).filter(|(earlier, _)| *earlier < place);
+            alert.before = earlier.map_or_else(|| alert.before.clone(), |(_, before)| before.clone());
+        }
+        remove_unlisted(delivery, |alert| last.get(&alert.fingerprint).is_some_and(|last| *last > place));
     }
     gather_ends(&mut kept);
     let change = |(before, after): (&&Delivery, Delivery)| {
-        if after.notification.alerts.is_empty() && after.notification.omitted > 0 {
-            // Others of its alerts are not listed anywhere.
-            return None;
-        }
         if after.notification.alerts.is_empty() {
-            return Some(replaced(before, REPLACED));
+            return emptied(before, &after, REPLACED);
         }
-        (after != **before).then_some(after)
+        (after != **before).then(|| Changed { delivery: after, unsent: Vec::new() })
     };
     waiting.iter().zip(kept).filter_map(change).collect()
 }
 
-/// A delivery from which alerts were removed.
-pub(super) struct Without {
-    pub delivery: Delivery,
-    /// The removed alerts.
-    pub removed: Vec<Subject>,
-}
-
-/// Removes alerts from a delivery that waits. `None` if that changes nothing: none is listed, or the receiver took or
-/// refused them already.
-pub(super) fn without(delivery: &Delivery, removal: &Removal) -> Option<Without> {
+/// Removes alerts from a delivery that waits. `None` if that changes nothing: it has none of them, or the receiver took
+/// or refused them already.
+pub(super) fn without(delivery: &Delivery, removal: &Removal) -> Option<Changed> {
     let known = known(delivery);
-    let is_removed = |alert: &NotifiedAlert| removal.concerns(alert) && !known.contains(&alert.fingerprint);
-    let alerts = &delivery.notification.alerts;
-    let removed: Vec<Subject> =
-        alerts.iter().filter(|alert| is_removed(alert)).map(|alert| alert.subject.clone()).collect();
+    let mut left = delivery.clone();
+    let is_removed = |alert: &mut NotifiedAlert| {
+        removal.concerns(&alert.fingerprint, alert.event) && !known.contains(&alert.fingerprint)
+    };
+    let removed = left.notification.alerts.extract_if(.., is_removed).map(UnlistedAlert::from);
+    let mut removed: Vec<UnlistedAlert> = removed.collect();
+    removed.extend(remove_unlisted(&mut left, |alert| removal.concerns(&alert.fingerprint, alert.event)));
     if removed.is_empty() {
         return None;
     }
-    if removed.len() == alerts.len() {
-        // Others of its alerts are not listed anywhere.
-        let is_kept = delivery.notification.omitted > 0;
-        let why = if removal.elsewhere.is_empty() { WITHDRAWN } else { HANDED_OVER };
-        return (!is_kept).then(|| Without { delivery: replaced(delivery, why), removed });
+    let mut unsent = unsent(delivery, removed);
+    if !left.notification.alerts.is_empty() {
+        return Some(Changed { delivery: left, unsent });
     }
-    let mut left = delivery.clone();
-    left.notification.alerts.retain(|alert| !is_removed(alert));
-    Some(Without { delivery: left, removed })
+    let over = emptied(delivery, &left, if removal.elsewhere.is_empty() { WITHDRAWN } else { HANDED_OVER })?;
+    unsent.extend(over.unsent);
+    Some(Changed { unsent, ..over })
+}
+
+/// Ends a delivery that lists nothing any more; `left` is what is left of it. The alerts that it only counts are unsent.
+/// `None` if it counts more than are known.
+fn emptied(delivery: &Delivery, left: &Delivery, why: &str) -> Option<Changed> {
+    let Notification { omitted, unlisted, .. } = &left.notification;
+    let is_known = usize::try_from(*omitted).is_ok_and(|omitted| omitted <= unlisted.len());
+    is_known.then(|| Changed { delivery: replaced(delivery, why), unsent: unsent(delivery, unlisted.clone()) })
+}
+
+/// Removes alerts from those that a delivery only counts, and returns them.
+pub(super) fn remove_unlisted(
+    delivery: &mut Delivery,
+    is_removed: impl Fn(&UnlistedAlert) -> bool,
+) -> Vec<UnlistedAlert> {
+    let Notification { omitted, unlisted, .. } = &mut delivery.notification;
+    let removed: Vec<UnlistedAlert> = unlisted.extract_if(.., |alert| is_removed(alert)).collect();
+    *omitted = omitted.saturating_sub(u32::try_from(removed.len()).unwrap_or(u32::MAX));
+    removed
+}
+
+fn unsent(delivery: &Delivery, alerts: Vec<UnlistedAlert>) -> Vec<Unsent> {
+    let channel = &delivery.notification.channel;
+    let of_alert = |UnlistedAlert { subject, before, .. }| Unsent {
+        channel: channel.clone(),
+        subject,
+        before: known_before(delivery, before),
+    };
+    alerts.into_iter().map(of_alert).collect()
+}
+
+/// What the channel knows of an alert of a delivery that is not sent: what it knew before, unless it may have taken it.
+fn known_before(delivery: &Delivery, before: Before) -> Before {
+    if delivery.attempts == 0 { before } else { Before::Unknown }
 }
 
 /// A delivery that is not sent. It keeps its alerts for readers.
@@ -120,6 +163,7 @@ fn gather_ends(deliveries: &mut [Delivery]) {
         summary.group.retain(|label| notification.group.contains(label));
         if notification.alerts.is_empty() {
             summary.omitted = summary.omitted.saturating_add(std::mem::take(&mut notification.omitted));
+            summary.unlisted.append(&mut notification.unlisted);
         }
     }
     summary.alerts.sort_by_key(|alert| alert.since);
@@ -139,7 +183,7 @@ fn known(delivery: &Delivery) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use crate::sample::sample_notification;
-    use model::{AlertProgress, Timestamp};
+    use model::{AlertProgress, Class, LastNotified, Status, Subject, Timestamp};
 
     /// A delivery with alerts such as `+db` (it fires) and `-db` (it is over). The outcome of those after `=` is known,
     /// and `!` is for a delivery that was sent once.
@@ -169,8 +213,9 @@ mod tests {
     fn reduced(deliveries: &[Delivery]) -> Vec<String> {
         let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
         let now = |delivery: &Delivery| {
-            let is_same = |after: &&Delivery| after.notification.number == delivery.notification.number;
-            let after = changed.iter().find(is_same).unwrap_or(delivery);
+            let mut after = changed.iter().map(|changed| &changed.delivery);
+            let after = after.find(|after| after.notification.number == delivery.notification.number);
+            let after = after.unwrap_or(delivery);
             assert_eq!(after.notification.id, delivery.notification.id);
             assert!(after.state != DeliveryState::Replaced || after.notification == delivery.notification);
             shown(after)
@@ -228,13 +273,92 @@ mod tests {
         ];
         for (before, expected) in cases {
             let changed = without(&delivery(1, before), &removal(&["a", "z"], &[]));
-            let removed = changed.as_ref().map_or(0, |changed| changed.removed.len());
-            assert_eq!(removed, usize::from(expected.is_some()), "{before}");
+            let unsent = changed.as_ref().map_or(0, |changed| changed.unsent.len());
+            assert_eq!(unsent, usize::from(expected.is_some()), "{before}");
             assert_eq!(changed.map(|changed| shown(&changed.delivery)).as_deref(), expected, "{before}");
         }
         let mut storm = delivery(1, "+a");
         storm.notification.omitted = 7;
-        assert!(without(&storm, &removal(&["a"], &[])).is_none(), "it says more than what it lists");
+        assert!(without(&storm, &removal(&["a"], &[])).is_none(), "it counts alerts that are not known");
+    }
+
+    /// A delivery that lists some alerts and counts others; both as in [`delivery`].
+    fn storm(number: u64, listed: &str, counted: &str) -> Delivery {
+        let mut storm = delivery(number, listed);
+        let counted = delivery(number, counted).notification.alerts;
+        storm.notification.omitted = u32::try_from(counted.len()).unwrap();
+        storm.notification.unlisted = counted.into_iter().map(UnlistedAlert::from).collect();
+        for alert in &mut storm.notification.unlisted {
+            alert.subject = Subject::Other(Class::Host, alert.fingerprint.as_str().into());
+        }
+        storm
+    }
+
+    /// What is left of a delivery, with the number of alerts that it counts, and the unsent ones of those.
+    fn left(changed: &Changed) -> (String, u32, String) {
+        let Notification { omitted, unlisted, .. } = &changed.delivery.notification;
+        assert!(changed.delivery.state == DeliveryState::Replaced || *omitted as usize == unlisted.len());
+        let counted = changed.unsent.iter().filter(|unsent| unsent.subject.class() == Class::Host);
+        let counted: Vec<&str> = counted.map(|unsent| unsent.subject.name()).collect();
+        (shown(&changed.delivery), *omitted, counted.join(" "))
+    }
+
+    #[test]
+    fn alerts_that_are_only_counted_are_withdrawn_and_not_forgotten() {
+        let storm = || storm(1, "+a +b", "+c +d -e");
+        for (seen, listed, counted, unsent) in [
+            ("c", "+a +b", 2, "c"),
+            ("a", "+b", 3, ""),
+            ("a d e", "+b", 2, "d"),
+            // The others are notified of anew.
+            ("a b", ".", 3, "c d e"),
+            ("a b c", ".", 3, "c d e"),
+        ] {
+            let changed = without(&storm(), &removal(&[], &seen.split(' ').collect::<Vec<_>>())).unwrap();
+            assert_eq!(left(&changed), (listed.to_owned(), counted, unsent.to_owned()), "{seen}");
+        }
+        assert_eq!(without(&storm(), &removal(&[], &["e", "z"])), None);
+    }
+
+    #[test]
+    fn later_news_about_an_alert_that_is_only_counted_replace_it() {
+        let cases = [(("+a", "+c +d"), "-c", "+a", 1), (("+a", "+c"), "-c", "+a", 0), (("+a", "+c +d"), "+a", ".", 2)];
+        for ((listed, counted), later, expected, omitted) in cases {
+            let deliveries = [storm(1, listed, counted), delivery(2, later)];
+            let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
+            let unsent = if expected == "." { "c d" } else { "" };
+            let expected = (expected.to_owned(), omitted, unsent.to_owned());
+            assert_eq!(left(&changed[0]), expected, "{listed} {counted} {later}");
+        }
+    }
+
+    #[test]
+    fn an_unsent_alert_is_known_as_before_unless_its_message_may_have_arrived() {
+        let told = |number: i64| {
+            let (event, status) = (AlertEvent::Firing, Status::Critical);
+            Before::Message(LastNotified {
+                channel: "ops".to_owned(),
+                event,
+                status,
+                at: Timestamp::from_millis(number),
+            })
+        };
+        let with = |mut delivery: Delivery, before: Before| {
+            delivery.notification.alerts[0].before = before;
+            delivery
+        };
+        let unsent = |delivery: &Delivery| without(delivery, &removal(&["a"], &[])).unwrap().unsent[0].before.clone();
+        for before in [Before::Nothing, told(7), Before::Unknown] {
+            assert_eq!(unsent(&with(delivery(1, "+a"), before.clone())), before);
+            assert_eq!(unsent(&with(delivery(1, "!+a"), before)), Before::Unknown);
+        }
+        // The first one of two is replaced.
+        for (first, expected) in [("+a", Before::Nothing), ("!+a", Before::Unknown)] {
+            let deliveries = [with(delivery(1, first), Before::Nothing), with(delivery(2, "+a"), told(1))];
+            let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
+            assert_eq!(changed[0].delivery.state, DeliveryState::Replaced);
+            assert_eq!(unsent(&changed[1].delivery), expected, "{first}");
+        }
     }
 
     fn removal(elsewhere: &[&str], seen: &[&str]) -> Removal {
@@ -260,12 +384,12 @@ mod tests {
         deliveries[0].notification.omitted = 7;
         deliveries[1].notification.group = vec![label("target", "two"), label("site", "x")];
         let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
-        let summary = &changed[1].notification;
+        let summary = &changed[1].delivery.notification;
         assert_eq!((&summary.group[..], summary.omitted), (&[label("site", "x")][..], 7));
         assert_eq!(reduced(&[delivery(1, "+a")]), ["+a"]);
         let mut storm = [delivery(1, "+a"), delivery(2, "-a")];
         storm[0].notification.omitted = 150;
-        assert_eq!(reduced(&storm), ["+a", "-a"], "it says more than what it lists");
+        assert_eq!(reduced(&storm), ["+a", "-a"], "it counts alerts that are not known");
         assert_eq!(reduce(&[]), []);
     }
 }

@@ -37,7 +37,7 @@ impl Notifier {
         let Batch { key, members } = batch;
         let route = self.settings.routes.iter().find(|route| route.name == key.route);
         let address = self.settings.address.as_deref();
-        let frame = Frame { installation: &self.settings.installation, address, at: now.wall };
+        let frame = Frame { installation: &self.settings.installation, address, channel: &key.channel, at: now.wall };
         let mut listed = Vec::new();
         for subject in &members {
             let Some(alert) = self.alerts.get(subject) else { continue };
@@ -56,7 +56,7 @@ impl Notifier {
         let link = self.settings.address.as_ref().map(|address| format!("{address}/alerts"));
         while !listed.is_empty() {
             let rest = listed.split_off(LISTED.min(listed.len()));
-            let omitted = if needs_all { 0 } else { u32::try_from(rest.len()).unwrap_or(u32::MAX) };
+            let (unlisted, rest) = if needs_all { (Vec::new(), rest) } else { (rest, Vec::new()) };
             self.actions.push(Action::Notify(Notification {
                 number: self.next,
                 // Numbers begin again if the database is lost; the time does not.
@@ -65,11 +65,12 @@ impl Notifier {
                 route: key.route.clone(),
                 group: key.labels.clone(),
                 alerts: listed,
-                omitted,
+                omitted: u32::try_from(unlisted.len()).unwrap_or(u32::MAX),
+                unlisted: unlisted.into_iter().map(Into::into).collect(),
                 link: link.clone(),
             }));
             self.next += 1;
-            listed = if needs_all { rest } else { Vec::new() };
+            listed = rest;
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::Notifier;
 use crate::alert::Alert;
-use crate::input::{Action, Now, TakenOver};
+use crate::input::{Action, Now, TakenOver, Unsent};
 use crate::message::fingerprint;
 use model::{AlertRecord, AlertState, LastPoller, Resolution, Subject, TargetId, TargetTraits};
 use std::collections::BTreeMap;
@@ -145,11 +145,12 @@ impl Notifier {
         }
     }
 
-    /// Messages about alerts may not have arrived: what is still true of them is sent again.
-    pub(super) fn not_sent(&mut self, dropped: Vec<(String, Subject)>) {
-        for (channel, subject) in dropped {
+    /// Messages about alerts did not arrive, or may not have: what is still true of them is sent again. Of several
+    /// messages about one alert, the first one says what the channel knows.
+    pub(super) fn not_sent(&mut self, unsent: Vec<Unsent>, now: Now) {
+        for Unsent { channel, subject, before } in unsent.into_iter().rev() {
             let Some(alert) = self.alerts.get_mut(&subject) else { continue };
-            if alert.set_maybe_notified(&channel) {
+            if alert.take_back(&channel, before, now) {
                 self.changed.insert(subject.clone());
                 self.unsettled.insert(subject);
             }

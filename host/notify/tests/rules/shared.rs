@@ -2,8 +2,8 @@
 
 use super::*;
 use fleet::wire::OpenAlert;
-use model::{AlertRecord, LastPoller, TargetTraits};
-use notify::TakenOver;
+use model::{AlertRecord, Before, LastPoller, TargetTraits};
+use notify::{TakenOver, Unsent};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -240,7 +240,8 @@ fn a_message_that_was_dropped_is_sent_again_once_the_device_polls_again() {
     for (status, event) in [(Ok, Resolved), (Critical, Firing)] {
         let (mut first, _) = first_fires();
         leave(&mut first);
-        first.apply(Input::NotSent(vec![("ops".to_owned(), Subject::dependency(&id("a"), "db"))]));
+        let subject = Subject::dependency(&id("a"), "db");
+        first.apply(Input::NotSent(vec![Unsent { channel: "ops".to_owned(), subject, before: Before::Unknown }]));
         begin(&mut first, Vec::new(), LastPoller::ThisDevice);
         confirm(&mut first, "a", status);
         first.advance(400);

@@ -2,6 +2,8 @@
 
 use super::*;
 use common::PARENT_WAIT;
+use model::Before;
+use notify::Unsent;
 
 /// The seconds until a channel hears something; `None` if it does not within an hour.
 fn seconds_until_news(world: &mut World) -> Option<u64> {
@@ -188,7 +190,9 @@ fn a_configuration_that_changes_often_delays_nothing() {
 #[test]
 fn what_was_acknowledged_or_silenced_before_it_arrived_is_not_sent_again() {
     let db = Subject::dependency(&id("a"), "db");
-    for is_acknowledged in [true, false] {
+    for (is_acknowledged, before) in
+        [(true, Before::Unknown), (false, Before::Unknown), (true, Before::Nothing), (false, Before::Nothing)]
+    {
         let mut world = world(&["a"]);
         confirm(&mut world, "a", Critical);
         world.advance(20);
@@ -209,13 +213,38 @@ fn what_was_acknowledged_or_silenced_before_it_arrived_is_not_sent_again() {
             }
         }
         assert!(world.announced.contains(&Action::Withdraw(fingerprint)));
-        world.apply(Input::NotSent(vec![("ops".to_owned(), db.clone())]));
+        let unsent = Unsent { channel: "ops".to_owned(), subject: db.clone(), before: before.clone() };
+        world.apply(Input::NotSent(vec![unsent]));
         confirm(&mut world, "a", Critical);
         world.advance(60);
         assert_eq!(world.news(), []);
         confirm(&mut world, "a", Ok);
         world.advance(20);
-        assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+        // A channel that heard nothing of the alert hears nothing of its end.
+        let end: &[(&str, AlertEvent)] = if before == Before::Nothing { &[] } else { &[("a/db", Resolved)] };
+        assert_eq!(world.news(), heard(end));
+    }
+}
+
+#[test]
+fn of_several_messages_that_are_not_sent_the_first_one_says_what_the_channel_knows() {
+    let db = Subject::dependency(&id("a"), "db");
+    for (first, end) in [(Before::Nothing, None), (Before::Unknown, Some(("a/db", Resolved)))] {
+        let mut world = world(&["a"]);
+        confirm(&mut world, "a", Critical);
+        world.advance(20);
+        let told = world.notifier.record(&db).unwrap().notified[0].clone();
+        let befores = [first.clone(), Before::Message(told)];
+        let unsent = befores.map(|before| Unsent { channel: "ops".to_owned(), subject: db.clone(), before });
+        world.apply(Input::Acknowledge { subject: db.clone(), by: Some("me".to_owned()) });
+        // The second one alone: the channel knows of the first.
+        world.apply(Input::NotSent(vec![unsent[1].clone()]));
+        assert_eq!(world.notifier.record(&db).unwrap().notified[0].event, Firing);
+        world.apply(Input::NotSent(unsent.to_vec()));
+        world.news();
+        confirm(&mut world, "a", Ok);
+        world.advance(20);
+        assert_eq!(world.news(), heard(end.as_slice()), "{first:?}");
     }
 }
 

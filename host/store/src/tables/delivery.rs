@@ -3,8 +3,8 @@
 //! The columns choose deliveries; the notification is JSON.
 
 use model::{
-    AlertEvent, AlertProgress, Class, Delivery, DeliveryFilter, DeliveryState, Notification, NotifiedAlert, Status,
-    Subject, Timestamp,
+    AlertEvent, AlertProgress, Before, Class, Delivery, DeliveryFilter, DeliveryState, LastNotified, Notification,
+    NotifiedAlert, Status, Subject, Timestamp, UnlistedAlert,
 };
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
@@ -39,15 +39,20 @@ struct NotificationWire {
     group: Vec<(String, String)>,
     alerts: Vec<AlertWire>,
     omitted: u32,
+    /// Not stored any more once nothing can be sent again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unlisted: Vec<UnlistedWire>,
     link: Option<String>,
 }
+
+/// Class, name and dependency.
+type SubjectWire = (String, String, String);
 
 #[derive(Serialize, Deserialize)]
 struct AlertWire {
     fingerprint: String,
     event: String,
-    /// Class, name and dependency.
-    subject: (String, String, String),
+    subject: SubjectWire,
     status: String,
     target_name: String,
     kind: String,
@@ -60,16 +65,100 @@ struct AlertWire {
     #[serde(default)]
     object_link: Option<String>,
     suppresses: u32,
+    #[serde(default)]
+    before: BeforeWire,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UnlistedWire {
+    fingerprint: String,
+    event: String,
+    subject: SubjectWire,
+    #[serde(default)]
+    before: BeforeWire,
+}
+
+/// The last message before this one; an earlier version did not store it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum BeforeWire {
+    #[default]
+    Unknown,
+    Nothing,
+    Message {
+        event: String,
+        status: String,
+        at: i64,
+    },
+}
+
+impl From<&Before> for BeforeWire {
+    fn from(before: &Before) -> Self {
+        match before {
+            Before::Unknown => Self::Unknown,
+            Before::Nothing => Self::Nothing,
+            Before::Message(LastNotified { event, status, at, .. }) => Self::Message {
+                event: event.as_str().to_owned(),
+                status: status.as_str().to_owned(),
+                at: at.as_millis(),
+            },
+        }
+    }
+}
+
+impl BeforeWire {
+    fn restore(self, channel: &str) -> Option<Before> {
+        Some(match self {
+            Self::Unknown => Before::Unknown,
+            Self::Nothing => Before::Nothing,
+            Self::Message { event, status, at } => Before::Message(LastNotified {
+                channel: channel.to_owned(),
+                event: AlertEvent::from_word(&event)?,
+                status: Status::from_word(&status)?,
+                at: Timestamp::from_millis(at),
+            }),
+        })
+    }
+}
+
+fn subject_wire(subject: &Subject) -> SubjectWire {
+    let dependency = subject.dependency_name().unwrap_or_default().to_owned();
+    (subject.class().as_str().to_owned(), subject.name().to_owned(), dependency)
+}
+
+fn restored_subject((class, name, dependency): &SubjectWire) -> Option<Subject> {
+    Subject::new(Class::from_word(class)?, name, dependency).ok()
+}
+
+impl From<&UnlistedAlert> for UnlistedWire {
+    fn from(alert: &UnlistedAlert) -> Self {
+        Self {
+            fingerprint: alert.fingerprint.clone(),
+            event: alert.event.as_str().to_owned(),
+            subject: subject_wire(&alert.subject),
+            before: (&alert.before).into(),
+        }
+    }
+}
+
+impl UnlistedWire {
+    /// As [`AlertWire::restore`].
+    fn restore(self, channel: &str) -> Option<UnlistedAlert> {
+        Some(UnlistedAlert {
+            fingerprint: self.fingerprint,
+            event: AlertEvent::from_word(&self.event)?,
+            subject: restored_subject(&self.subject)?,
+            before: self.before.restore(channel)?,
+        })
+    }
 }
 
 impl From<&NotifiedAlert> for AlertWire {
     fn from(alert: &NotifiedAlert) -> Self {
-        let subject = &alert.subject;
-        let dependency = subject.dependency_name().unwrap_or_default().to_owned();
         Self {
             fingerprint: alert.fingerprint.clone(),
             event: alert.event.as_str().to_owned(),
-            subject: (subject.class().as_str().to_owned(), subject.name().to_owned(), dependency),
+            subject: subject_wire(&alert.subject),
             status: alert.status.as_str().to_owned(),
             target_name: alert.target_name.clone(),
             kind: alert.kind.clone(),
@@ -81,18 +170,18 @@ impl From<&NotifiedAlert> for AlertWire {
             link: alert.link.clone(),
             object_link: alert.object_link.clone(),
             suppresses: alert.suppresses,
+            before: (&alert.before).into(),
         }
     }
 }
 
 impl AlertWire {
     /// Returns `None` if another version wrote a value that this one does not know.
-    fn restore(self) -> Option<NotifiedAlert> {
-        let (class, name, dependency) = &self.subject;
+    fn restore(self, channel: &str) -> Option<NotifiedAlert> {
         Some(NotifiedAlert {
             fingerprint: self.fingerprint,
             event: AlertEvent::from_word(&self.event)?,
-            subject: Subject::new(Class::from_word(class)?, name, dependency).ok()?,
+            subject: restored_subject(&self.subject)?,
             status: Status::from_word(&self.status)?,
             target_name: self.target_name,
             kind: self.kind,
@@ -104,6 +193,7 @@ impl AlertWire {
             link: self.link,
             object_link: self.object_link,
             suppresses: self.suppresses,
+            before: self.before.restore(channel)?,
         })
     }
 }
@@ -112,12 +202,15 @@ impl AlertWire {
 pub(crate) fn save(connection: &Connection, delivery: &Delivery) -> rusqlite::Result<()> {
     let Delivery { notification, created, state, attempts, last_attempt, next_attempt, error, progress } = delivery;
     let number = i64::try_from(notification.number).unwrap_or(i64::MAX);
+    let may_be_sent_again = matches!(state, DeliveryState::Waiting | DeliveryState::Undeliverable);
+    let unlisted = if may_be_sent_again { &notification.unlisted[..] } else { &[] };
     let wire = NotificationWire {
         id: notification.id.clone(),
         route: notification.route.clone(),
         group: notification.group.clone(),
         alerts: notification.alerts.iter().map(AlertWire::from).collect(),
         omitted: notification.omitted,
+        unlisted: unlisted.iter().map(UnlistedWire::from).collect(),
         link: notification.link.clone(),
     };
     let json = serde_json::to_string(&wire).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -163,7 +256,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<Delivery>> {
     let of_alert = |(fingerprint, refused)| AlertProgress { fingerprint, refused };
     let restored = || {
         let wire = wire?;
-        let alerts = wire.alerts.into_iter().map(AlertWire::restore).collect::<Option<_>>()?;
+        let alerts = wire.alerts.into_iter().map(|alert| alert.restore(&channel)).collect::<Option<_>>()?;
+        let unlisted = wire.unlisted.into_iter().map(|alert| alert.restore(&channel)).collect::<Option<_>>()?;
         Some(Delivery {
             notification: Notification {
                 number: u64::try_from(number).ok()?,
@@ -173,6 +267,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<Delivery>> {
                 group: wire.group,
                 alerts,
                 omitted: wire.omitted,
+                unlisted,
                 link: wire.link,
             },
             created: Timestamp::from_millis(created),
@@ -242,7 +337,14 @@ mod tests {
             link: Some("http://a".to_owned()),
             object_link: Some("http://b".to_owned()),
             suppresses: 3,
+            before: Before::Nothing,
         };
+        let last = LastNotified { channel: "ops".to_owned(), event: AlertEvent::Flapping, status: Status::Warning, at };
+        let unlisted = [Before::Unknown, Before::Message(last)].map(|before| UnlistedAlert {
+            before,
+            event: AlertEvent::Resolved,
+            ..alert.clone().into()
+        });
         let notification = Notification {
             number,
             id: format!("n-{number}"),
@@ -251,6 +353,7 @@ mod tests {
             group: vec![("target".to_owned(), "shop".to_owned())],
             alerts: vec![alert],
             omitted: 2,
+            unlisted: unlisted.to_vec(),
             link: None,
         };
         Delivery::new(notification, at)
@@ -276,6 +379,8 @@ mod tests {
             ..delivery(2)
         };
         save(&connection, &done).unwrap();
+        // Nothing of it can be sent again.
+        let done = Delivery { notification: Notification { unlisted: Vec::new(), ..done.notification }, ..done };
         assert_eq!(waiting(&connection).unwrap(), (vec![delivery(1), delivery(3)], 3));
         let all = page(&connection, &DeliveryFilter::default(), 10).unwrap();
         assert_eq!(all, [delivery(3), done.clone(), delivery(1)]);
