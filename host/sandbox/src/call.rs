@@ -143,6 +143,7 @@ impl Caller {
     async fn call_boxed(&self, call: Call, enter: Box<Enter>) -> Called<()> {
         let meter = Arc::new(Meter::default());
         let Call { limits, log, limiter, session, clock, progress, stored, wall, slot } = call;
+        let what = if progress.is_some() { "the notification" } else { "the poll" };
         let writer = tracing::enabled!(tracing::Level::DEBUG).then(|| log.clone());
         let requests = session.as_ref().map(|(session, _)| session.clone());
         let mut state = State::new(limiter, meter.clone(), log);
@@ -180,14 +181,14 @@ impl Caller {
                 code: "timeout".to_owned(),
                 cause: Cause::Unreachable,
                 message: format!(
-                    "the poll did not end within {:.1} s: the answer is slow or the timeout is too short",
+                    "{what} timed out after {:.1} s: the answer is slow or the timeout is too short",
                     wall.as_secs_f64()
                 ),
                 retry_after: None,
             }),
             Err(_) => Err(plugin_fault(
                 "wall_clock_limit",
-                "the plugin was still running when the poll's timeout expired".to_owned(),
+                format!("the plugin was still running when {what} timed out"),
             )),
         };
         if let Some(writer) = writer {
