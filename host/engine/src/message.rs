@@ -1,15 +1,14 @@
 //! Messages to the driver.
 
 use crate::alerts::AlertRules;
-use crate::outbox::Withdrawn;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
 use model::{
-    Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, Subject,
-    TargetId, Timestamp,
+    AlertChange, Ask, Class, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure,
+    PollMeasure, Subject, TargetId, Timestamp,
 };
-use notify::{TakenOver, Trouble};
+use notify::{TakenOver, Trouble, Unsent};
 use scheduler::{Change, Finish, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +39,23 @@ pub enum Message {
     Ping(oneshot::Sender<()>),
     /// The host ends. The reply is sent once everything is handed to the store.
     Shutdown(oneshot::Sender<()>),
+}
+
+/// Alerts of messages that are not sent any more.
+#[derive(Default)]
+pub struct Withdrawn {
+    /// The alerts.
+    pub(crate) unsent: Vec<Unsent>,
+    /// The changes of their deliveries. They are stored together with those of the alerts, so that a host that is
+    /// killed in between does not forget the alerts.
+    pub(crate) changes: Vec<AlertChange>,
+}
+
+impl Withdrawn {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.unsent.extend(other.unsent);
+        self.changes.extend(other.changes);
+    }
 }
 
 /// A command for one target, with the channel for its result.

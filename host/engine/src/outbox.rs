@@ -26,7 +26,6 @@ use crate::message::Message;
 use crate::sessions::End;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
-pub(crate) use catch_up::Withdrawn;
 use channel::Channel;
 use egress::Egress;
 use lost::Lost;

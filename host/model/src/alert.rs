@@ -364,7 +364,7 @@ pub struct NotifiedAlert {
     pub object_link: Option<String>,
     /// The number of alerts that are held back because this one explains them.
     pub suppresses: u32,
-    /// What the channel was notified of before.
+    /// The message about the alert before this one.
     pub before: Before,
 }
 
@@ -412,6 +412,13 @@ pub struct Notification {
 }
 
 impl Notification {
+    /// Returns what the channel was notified of before about an alert; `None` if this message is not about it.
+    pub fn before_of(&mut self, subject: &Subject) -> Option<&mut Before> {
+        let listed = self.alerts.iter_mut().find(|alert| alert.subject == *subject).map(|alert| &mut alert.before);
+        let unlisted = self.unlisted.iter_mut().find(|alert| alert.subject == *subject);
+        listed.or(unlisted.map(|alert| &mut alert.before))
+    }
+
     /// Forgets what the channel was notified of before: it may have taken this message.
     pub fn forget_before(&mut self) {
         let listed = self.alerts.iter_mut().map(|alert| &mut alert.before);

@@ -263,8 +263,8 @@ impl Alert {
         self.worst_notified = self.worst_notified.max(Some(self.record.status));
     }
 
-    /// Records that the last message for a channel did not arrive, so that it knows of the one before; or may not have
-    /// arrived. Returns whether there was one.
+    /// Records that the last message for a channel did not arrive, so that the one before is the last; or that it may
+    /// not have arrived. Returns whether there was one.
     pub(crate) fn take_back(&mut self, channel: &str, before: Before, now: Now) -> bool {
         let record = Arc::make_mut(&mut self.record);
         let Some(place) = record.notified.iter().position(|last| last.channel == channel) else { return false };

@@ -222,7 +222,7 @@ pub struct Unsent {
     pub channel: String,
     /// The alert.
     pub subject: Subject,
-    /// What the channel was notified of before; [`Before::Unknown`] if the message may have arrived.
+    /// The message about the alert before this one; [`Before::Unknown`] if this one may have arrived.
     pub before: Before,
 }
 
@@ -243,6 +243,6 @@ pub enum Action {
     Suppressed(Subject, Subject),
     /// Send nothing more about the alert with this fingerprint: another device has it.
     HandedOver(String),
-    /// Do not send what waits about the alert with this fingerprint, except its end: an operator has seen it.
+    /// Do not send what waits about the alert with this fingerprint: it fires, and an operator has seen it.
     Withdraw(String),
 }

@@ -186,10 +186,9 @@ impl Caller {
                 ),
                 retry_after: None,
             }),
-            Err(_) => Err(plugin_fault(
-                "wall_clock_limit",
-                format!("the plugin was still running when {what} timed out"),
-            )),
+            Err(_) => {
+                Err(plugin_fault("wall_clock_limit", format!("the plugin was still running when {what} timed out")))
+            }
         };
         if let Some(writer) = writer {
             writer.written(&output.text());

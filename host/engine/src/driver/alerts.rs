@@ -4,7 +4,8 @@
 
 use super::Driver;
 use crate::alerts::{AlertRules, KnownReading};
-use crate::outbox::{Removal, Withdrawn};
+use crate::message::Withdrawn;
+use crate::outbox::Removal;
 use model::{
     AlertChange, AlertState, Cause, Class, CommandError, Delivery, Event, EventKind, Failure, Kind, SequencedEvent,
     Status, Subject, TargetId,

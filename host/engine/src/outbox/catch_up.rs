@@ -3,22 +3,13 @@
 use super::channel::Channel;
 use super::reduction::{Changed, Removal, without};
 use super::{Outbox, UNSTORED};
-use crate::message::Message;
+use crate::message::{Message, Withdrawn};
 use model::{AlertChange, Before, Delivery, DeliveryState, Moment};
 use notify::Unsent;
 
-/// Alerts of messages that are not sent any more, and the changes of deliveries that are stored with what the notifier
-/// makes of that: a host that is killed in between must not forget the alerts.
-#[derive(Default)]
-pub struct Withdrawn {
-    pub(crate) unsent: Vec<Unsent>,
-    pub(crate) changes: Vec<AlertChange>,
-}
-
-impl Withdrawn {
-    fn add(&mut self, Changed { delivery, unsent }: Changed) {
-        self.unsent.extend(unsent);
-        self.changes.push(AlertChange::Deliver(Box::new(delivery)));
+impl From<Changed> for Withdrawn {
+    fn from(Changed { delivery, unsent }: Changed) -> Self {
+        Self { unsent, changes: vec![AlertChange::Deliver(Box::new(delivery))] }
     }
 }
 
@@ -33,7 +24,7 @@ impl Outbox {
                 for changed in channel.catch_up(now, now.after(UNSTORED)) {
                     match changed.unsent.is_empty() {
                         true => changes.push(AlertChange::Deliver(Box::new(changed.delivery))),
-                        false => withdrawn.add(changed),
+                        false => withdrawn.add(changed.into()),
                     }
                 }
                 let left = channel.count();
@@ -58,7 +49,7 @@ impl Outbox {
         let mut withdrawn = Withdrawn::default();
         let changed: Vec<Changed> =
             self.state().channels.values_mut().flat_map(|channel| channel.withdraw(removal)).collect();
-        changed.into_iter().for_each(|changed| withdrawn.add(changed));
+        changed.into_iter().for_each(|changed| withdrawn.add(changed.into()));
         if !withdrawn.changes.is_empty() {
             // There may be room for others.
             self.0.wake.notify_one();
@@ -71,16 +62,17 @@ impl Outbox {
     pub(super) fn without_withdrawn(&self, delivery: Delivery) -> Option<Delivery> {
         let name = delivery.notification.channel.clone();
         let withdrawn = self.state().channels.get_mut(&name).map(Channel::take_withdrawn).unwrap_or_default();
-        let Some(changed) = without(&delivery, &withdrawn) else { return Some(delivery) };
+        let Some(mut changed) = without(&delivery, &withdrawn) else { return Some(delivery) };
+        if let Some(channel) = self.state().channels.get_mut(&name) {
+            channel.skip_told_later(delivery.notification.number, &mut changed.unsent);
+        }
         if changed.delivery.state != DeliveryState::Replaced {
             let Changed { delivery, unsent } = changed;
             self.report(Message::NotSent(Withdrawn { unsent, changes: Vec::new() }));
             return Some(delivery);
         }
         self.finish(changed.delivery.clone(), self.0.parts.clock.now());
-        let mut withdrawn = Withdrawn::default();
-        withdrawn.add(changed);
-        self.report(Message::NotSent(withdrawn));
+        self.report(Message::NotSent(changed.into()));
         None
     }
 

@@ -4,6 +4,7 @@ use super::reduction::{Changed, Removal, reduce, without};
 use super::sender::Sender;
 use crate::target::RuntimeTarget;
 use model::{ChannelState, Delivery, DeliveryState, Moment, Subject, Timestamp};
+use notify::Unsent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -148,6 +149,15 @@ impl Channel {
         changed
     }
 
+    /// Removes the alerts of which deliveries after this one say more. These follow on what the channel knew before it.
+    pub(super) fn skip_told_later(&mut self, number: u64, unsent: &mut Vec<Unsent>) {
+        unsent.retain(|Unsent { subject, before, .. }| {
+            let later = self.queue.range_mut(number + 1..).map(|(_, queued)| &mut queued.delivery.notification);
+            let follow = later.into_iter().find_map(|notification| notification.before_of(subject));
+            follow.map(|follow| follow.clone_from(before)).is_none()
+        });
+    }
+
     /// Returns what was withdrawn during the attempt that ended.
     pub(super) fn take_withdrawn(&mut self) -> Removal {
         std::mem::take(&mut self.withdrawn)
@@ -234,7 +244,7 @@ impl Channel {
 mod tests {
     use super::*;
     use crate::sample::sample_notification;
-    use model::{AlertEvent, DeliveryState};
+    use model::{AlertEvent, Before, DeliveryState};
 
     #[test]
     fn an_attempt_of_which_a_part_was_taken_begins_a_new_row() {
@@ -261,5 +271,31 @@ mod tests {
         }
         assert_eq!(channel.in_a_row(&delivery(7, 8)), 3, "no part was taken since");
         assert_eq!(channel.in_a_row(&delivery(8, 2)), 2, "another one");
+    }
+
+    #[test]
+    fn an_alert_of_which_a_later_delivery_says_more_is_not_unsent() {
+        let at = Timestamp::from_millis(0);
+        let delivery = |number, alerts| {
+            let mut delivery = Delivery::new(sample_notification("ops", (AlertEvent::Firing, alerts), at), at);
+            delivery.notification.number = number;
+            delivery
+        };
+        let subjects: Vec<Subject> = delivery(1, 3).notification.into_subjects().collect();
+        for (later, left) in [(vec![2, 3], &subjects[2..]), (vec![], &subjects[..])] {
+            let mut channel = Channel::default();
+            later.iter().for_each(|number| channel.queue(delivery(*number, 2), Moment::default(), None));
+            let unsent = |subject: &Subject| {
+                let (channel, subject) = ("ops".to_owned(), subject.clone());
+                Unsent { channel, subject, before: Before::Nothing }
+            };
+            let mut unsent: Vec<Unsent> = subjects.iter().map(unsent).collect();
+            channel.skip_told_later(1, &mut unsent);
+            assert_eq!(unsent.into_iter().map(|unsent| unsent.subject).collect::<Vec<_>>(), left);
+            for (number, before) in later.into_iter().zip([Before::Nothing, Before::Unknown]) {
+                let told = channel.delivery(number).unwrap().notification.alerts;
+                assert!(told.iter().all(|alert| alert.before == before), "{number}");
+            }
+        }
     }
 }

@@ -223,12 +223,12 @@ impl Notifier {
         }
         let notified = alert.last_notified(channel).map(|notified| (notified.event, notified.status));
         let is_notified = matches!(notified, Some((AlertEvent::Firing | AlertEvent::Flapping, _)));
-        // An operator has seen it, or still has time to.
+        // An operator has seen it as it is, whatever the channel knows, or still has time to.
         let is_seen = record.acknowledged.is_some();
         let waits = route.and_then(|route| escalates_at(alert, route, now)).is_some_and(|at| at > now.moment);
         let is_known = notified.is_some_and(|(_, status)| status != MAYBE);
-        let is_first_free = is_known || !is_seen && !waits;
-        let is_free = route.is_some() && is_first_free && !self.is_held(alert) && !is_about(&record.subject, channel);
+        let is_unseen = !is_seen && (is_known || !waits);
+        let is_free = route.is_some() && is_unseen && !self.is_held(alert) && !is_about(&record.subject, channel);
         if record.flapping.is_some() {
             let is_news =
                 notified.is_none_or(|(event, _)| event != AlertEvent::Flapping) && (is_notified || alert.is_open());

@@ -227,6 +227,31 @@ fn what_was_acknowledged_or_silenced_before_it_arrived_is_not_sent_again() {
 }
 
 #[test]
+fn what_became_worse_before_it_was_acknowledged_is_not_sent_afterwards() {
+    let targets = || vec![TargetSpec { alerts_on_warnings: true, ..target("a") }];
+    for is_acknowledged in [false, true] {
+        let mut world = World::new(settings(one_route()), targets());
+        confirm(&mut world, "a", Warning);
+        world.advance(20);
+        assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+        confirm(&mut world, "a", Critical);
+        let subject = Subject::dependency(&id("a"), "db");
+        let by = is_acknowledged.then(|| "me".to_owned());
+        world.apply(Input::Acknowledge { subject: subject.clone(), by });
+        world.advance(600);
+        let told: &[(&str, AlertEvent)] = if is_acknowledged { &[] } else { &[("a/db", Firing)] };
+        assert_eq!(world.news(), heard(told));
+        world.apply(Input::Acknowledge { subject, by: None });
+        world.advance(600);
+        let told: &[(&str, AlertEvent)] = if is_acknowledged { &[("a/db", Firing)] } else { &[] };
+        assert_eq!(world.news(), heard(told), "the acknowledgement was taken back");
+        confirm(&mut world, "a", Ok);
+        world.advance(600);
+        assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+    }
+}
+
+#[test]
 fn of_several_messages_that_are_not_sent_the_first_one_says_what_the_channel_knows() {
     let db = Subject::dependency(&id("a"), "db");
     for (first, end) in [(Before::Nothing, None), (Before::Unknown, Some(("a/db", Resolved)))] {
@@ -237,7 +262,7 @@ fn of_several_messages_that_are_not_sent_the_first_one_says_what_the_channel_kno
         let befores = [first.clone(), Before::Message(told)];
         let unsent = befores.map(|before| Unsent { channel: "ops".to_owned(), subject: db.clone(), before });
         world.apply(Input::Acknowledge { subject: db.clone(), by: Some("me".to_owned()) });
-        // The second one alone: the channel knows of the first.
+        // The second one alone: the first one was sent.
         world.apply(Input::NotSent(vec![unsent[1].clone()]));
         assert_eq!(world.notifier.record(&db).unwrap().notified[0].event, Firing);
         world.apply(Input::NotSent(unsent.to_vec()));
