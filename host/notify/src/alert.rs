@@ -253,33 +253,41 @@ impl Alert {
     /// Records a message for a channel.
     pub(crate) fn set_notified(&mut self, channel: &str, event: AlertEvent, now: Now) {
         let event = if event == AlertEvent::Repeated { AlertEvent::Firing } else { event };
-        let notified = LastNotified { channel: channel.to_owned(), event, status: self.record.status, at: now.wall };
-        let record = self.record_mut();
-        match record.notified.binary_search_by(|held| held.channel.as_str().cmp(channel)) {
-            Ok(place) => record.notified[place] = notified,
-            Err(place) => record.notified.insert(place, notified),
+        let status = self.record.status;
+        self.set_last(LastNotified { channel: channel.to_owned(), event, status, at: now.wall }, now);
+        self.worst_notified = self.worst_notified.max(Some(status));
+    }
+
+    fn set_last(&mut self, last: LastNotified, now: Now) {
+        self.notified.insert(last.channel.clone(), now.moment_of(last.at));
+        let notified = &mut self.record_mut().notified;
+        match notified.binary_search_by(|held| held.channel.cmp(&last.channel)) {
+            Ok(place) => notified[place] = last,
+            Err(place) => notified.insert(place, last),
         }
-        self.notified.insert(channel.to_owned(), now.moment);
-        self.worst_notified = self.worst_notified.max(Some(self.record.status));
     }
 
     /// Records that the last message for a channel did not arrive, so that the one before is the last; or that it may
-    /// not have arrived. Returns whether there was one.
+    /// not have arrived. Returns whether that changes anything.
     pub(crate) fn take_back(&mut self, channel: &str, before: Before, now: Now) -> bool {
-        let record = Arc::make_mut(&mut self.record);
-        let Some(place) = record.notified.iter().position(|last| last.channel == channel) else { return false };
+        let held = self.last_notified(channel).cloned();
+        if held.is_none() && self.is_handed_over {
+            return false;
+        }
         match before {
-            Before::Nothing => {
-                record.notified.remove(place);
-                self.notified.remove(channel);
-            }
-            Before::Message(last) => {
-                self.notified.insert(channel.to_owned(), now.moment_of(last.at));
-                record.notified[place] = last;
-            }
             Before::Unknown => {
-                let last = &mut record.notified[place];
-                (last.event, last.status) = (AlertEvent::Firing, MAYBE);
+                let at = held.map_or(now.wall, |held| held.at);
+                let (channel, event) = (channel.to_owned(), AlertEvent::Firing);
+                self.set_last(LastNotified { channel, event, status: MAYBE, at }, now);
+            }
+            // The end of an earlier episode is no message about this one.
+            Before::Message(last) if !(self.is_open() && last.event == AlertEvent::Resolved) => {
+                self.set_last(last, now);
+            }
+            Before::Message(_) | Before::Nothing => {
+                self.record_mut().notified.retain(|last| last.channel != channel);
+                self.notified.remove(channel);
+                return held.is_some();
             }
         }
         true

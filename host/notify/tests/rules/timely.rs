@@ -252,6 +252,36 @@ fn what_became_worse_before_it_was_acknowledged_is_not_sent_afterwards() {
 }
 
 #[test]
+fn the_end_of_an_alert_is_told_if_only_messages_about_a_later_episode_were_withdrawn() {
+    let subject = Subject::dependency(&id("a"), "db");
+    let unsent =
+        |before: &Before| Unsent { channel: "ops".to_owned(), subject: subject.clone(), before: before.clone() };
+    // The number of messages that were sent, and whether the channel has the alert open then.
+    for (sent, is_open) in [(0, false), (1, true), (2, false), (3, true)] {
+        let mut world = world(&["a"]);
+        let mut befores = Vec::new();
+        for status in [Critical, Ok, Critical, Ok] {
+            confirm(&mut world, "a", status);
+            world.advance(400);
+            befores.push(world.notifications.last().unwrap().1.alerts[0].before.clone());
+        }
+        assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/db", Resolved), ("a/db", Firing), ("a/db", Resolved)]));
+        world.advance(600);
+        // A third episode, of which nothing was made yet.
+        world.observe("a", &[("db", Critical)]);
+        world.apply(Input::Acknowledge { subject: subject.clone(), by: Some("me".to_owned()) });
+        world.apply(Input::NotSent(befores[sent..].iter().map(unsent).collect()));
+        confirm(&mut world, "a", Critical);
+        world.advance(400);
+        assert_eq!(world.news(), []);
+        confirm(&mut world, "a", Ok);
+        world.advance(400);
+        let end: &[(&str, AlertEvent)] = if is_open { &[("a/db", Resolved)] } else { &[] };
+        assert_eq!(world.news(), heard(end), "{sent}");
+    }
+}
+
+#[test]
 fn of_several_messages_that_are_not_sent_the_first_one_says_what_the_channel_knows() {
     let db = Subject::dependency(&id("a"), "db");
     for (first, end) in [(Before::Nothing, None), (Before::Unknown, Some(("a/db", Resolved)))] {
