@@ -159,3 +159,37 @@ fn a_corrected_channel_hears_of_alerts_that_a_refused_message_only_counted() {
         assert_eq!(host.terminate(), 0);
     }
 }
+
+#[test]
+fn an_alert_that_was_acknowledged_before_its_channel_could_be_reached_is_not_sent_nor_its_end() {
+    let (_keep, folder) = folder();
+    let [one, two] = ["one", "two"].map(|name| folder.join(name));
+    let server = Server::start(vec![("/one", switched(&one, "path")), ("/two", switched(&two, "path"))]);
+    let receiver = Receiver::patient();
+    let targets = ["one", "two"].map(|id| target(id, &server.url(&format!("/{id}")), "")).concat();
+    let config = |url: &str| {
+        let channel = webhook(url);
+        format!(
+            "[scheduler]\nmin_interval = \"200ms\"\nbase_interval = \"200ms\"\n{targets}{channel}[[route]]\n\
+             channels = [\"ops\"]\ngroup_wait = \"0s\"\ngroup_interval = \"0s\"\n"
+        )
+    };
+    // Nothing listens there.
+    let host = Host::start(&folder, &config("http://127.0.0.1:1/"));
+    fs::write(&one, "").unwrap();
+    let tried = || deliveries(&host, "channel=ops").first().and_then(|first| first["attempts"].as_u64());
+    until("it was tried", tried, |attempts| attempts.is_some_and(|attempts| attempts > 0));
+    let open = || host.get("/api/v1/alerts?state=open")["alerts"].as_array().unwrap().clone();
+    let id = open().iter().find(|alert| alert["name"] == "one").unwrap()["id"].as_str().unwrap().to_owned();
+    assert_eq!(host.command(&folder, &["alerts", "ack", &id]).0, 0);
+    until("it is withdrawn", || deliveries(&host, "state=replaced").len(), |count| *count == 1);
+    Host::configure(&folder, &config(&receiver.url("/")));
+    fs::write(&two, "").unwrap();
+    until("the other one is notified", || receiver.alerts().len(), |count| *count == 1);
+    fs::remove_file(&one).unwrap();
+    until("the first one is over", open, |open| open.iter().all(|alert| alert["name"] != "one"));
+    fs::remove_file(&two).unwrap();
+    until("the end of the other one is notified", || receiver.alerts().len(), |count| *count == 2);
+    assert!(receiver.alerts().iter().all(|alert| alert["targetId"] == "two"), "{:?}", receiver.alerts());
+    assert_eq!(host.terminate(), 0);
+}

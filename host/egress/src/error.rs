@@ -311,4 +311,40 @@ impl Seen {
     pub const fn has(self, class: ErrorClass) -> bool {
         self.0 & Self::class(class).0 != 0
     }
+
+    /// Returns whether requests failed, all of them before a connection could carry them: their server has seen none.
+    pub const fn is_unsent(self) -> bool {
+        const BEFORE_SENDING: u32 = Seen::class(ErrorClass::Denied).0
+            | Seen::class(ErrorClass::NameLookup).0
+            | Seen::class(ErrorClass::ConnectionRefused).0
+            | Seen::class(ErrorClass::Unreachable).0
+            | Seen::class(ErrorClass::ConnectionFailed).0
+            | Seen::class(ErrorClass::Certificate).0;
+        self.0 != 0 && self.0 & !BEFORE_SENDING == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_failed_before_a_connection_stood_is_unsent() {
+        use ErrorClass::{Certificate, Closed, ConnectionRefused, NameLookup, Protocol, Timeout};
+        let seen = |classes: &[ErrorClass]| {
+            Seen::from_bits(classes.iter().fold(0, |bits, class| bits | Seen::class(*class).bits()))
+        };
+        for (classes, is_unsent) in [
+            (&[][..], false),
+            (&[ConnectionRefused], true),
+            (&[NameLookup, Certificate], true),
+            (&[Timeout], false),
+            (&[Closed], false),
+            (&[ConnectionRefused, Protocol], false),
+        ] {
+            assert_eq!(seen(classes).is_unsent(), is_unsent, "{classes:?}");
+        }
+        let answered = Seen::from_bits(seen(&[ConnectionRefused]).bits() | Seen::ANSWER.bits());
+        assert!(!answered.is_unsent());
+    }
 }

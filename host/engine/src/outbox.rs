@@ -30,7 +30,7 @@ use channel::Channel;
 use egress::Egress;
 use lost::Lost;
 use model::{
-    AlertChange, AlertRecord, AlertState, ChannelState, Class, Delivery, DeliveryState, Event, EventKind, Failure,
+    AlertChange, AlertRecord, AlertState, ChannelState, Class, Delivery, DeliveryState, Event, EventKind,
     FailureCategory, Moment, Notification, SequencedEvent, TargetId,
 };
 use notify::{MAX_OPEN, Trouble};
@@ -38,7 +38,7 @@ pub(crate) use reduction::Removal;
 use retries::{EXPIRES, after_failure};
 use sandbox::Sandbox;
 use scheduler::Change;
-use sender::Sender;
+use sender::{Attempted, Sender};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -135,9 +135,9 @@ impl Attempt {
             number: delivery.attempts.saturating_add(1),
             progress: Arc::new(outbox.progress_of(&channel, number)),
         };
-        let attempted = sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await;
-        outbox.keep(&target, attempted.stored);
-        outbox.ended(&channel, number, attempted.result);
+        let mut attempted = sender.send((&parts.sandbox, &parts.egress), &target, attempt, parts.clock.wall()).await;
+        outbox.keep(&target, attempted.stored.take());
+        outbox.ended(&channel, number, attempted);
         drop(guard);
     }
 }
@@ -341,14 +341,18 @@ impl Outbox {
     }
 
     /// Handles the end of an attempt.
-    fn ended(&self, name: &str, number: u64, result: Result<Option<String>, Failure>) {
+    fn ended(&self, name: &str, number: u64, attempted: Attempted) {
         let clock = &self.0.parts.clock;
         let (now, wall) = (clock.now(), clock.wall());
         let Some(delivery) = self.state().channels.get_mut(name).and_then(|channel| channel.delivery(number)) else {
             return;
         };
-        let delivery = Delivery { attempts: delivery.attempts.saturating_add(1), last_attempt: Some(wall), ..delivery };
-        let failure = match result {
+        let attempts = delivery.attempts.saturating_add(1);
+        let mut delivery = Delivery { attempts, last_attempt: Some(wall), ..delivery };
+        if attempted.may_have_arrived {
+            delivery.notification.forget_before();
+        }
+        let failure = match attempted.result {
             Ok(refused) => {
                 self.state().channels.get_mut(name).map(Channel::take_withdrawn);
                 // An alert that was refused is lost.

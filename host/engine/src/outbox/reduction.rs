@@ -1,6 +1,6 @@
 //! The news that a channel still has to hear after a while in which it took nothing.
 
-use model::{AlertEvent, Before, Delivery, DeliveryState, Notification, NotifiedAlert, UnlistedAlert};
+use model::{AlertEvent, Delivery, DeliveryState, Notification, NotifiedAlert, UnlistedAlert};
 use notify::{LISTED, Unsent};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,7 @@ pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Changed> {
         let rest = delivery.rest();
         last.extend(rest.alerts.iter().map(|alert| (alert.fingerprint.clone(), place)));
         for alert in rest.alerts.into_iter().map(UnlistedAlert::from).chain(rest.unlisted) {
-            let before = known_before(delivery, alert.before);
-            first.entry(alert.fingerprint).or_insert((place, before));
+            first.entry(alert.fingerprint).or_insert((place, alert.before));
         }
     }
     let mut kept: Vec<Delivery> = waiting.iter().map(|delivery| (*delivery).clone()).collect();
@@ -117,18 +116,8 @@ pub(super) fn remove_unlisted(
 
 fn unsent(delivery: &Delivery, alerts: Vec<UnlistedAlert>) -> Vec<Unsent> {
     let channel = &delivery.notification.channel;
-    let of_alert = |UnlistedAlert { subject, before, .. }| Unsent {
-        channel: channel.clone(),
-        subject,
-        before: known_before(delivery, before),
-    };
+    let of_alert = |UnlistedAlert { subject, before, .. }| Unsent { channel: channel.clone(), subject, before };
     alerts.into_iter().map(of_alert).collect()
-}
-
-/// The last message of a channel about an alert of a delivery that is not sent: that before it, unless the receiver may
-/// have taken this one.
-fn known_before(delivery: &Delivery, before: Before) -> Before {
-    if delivery.attempts == 0 { before } else { Before::Unknown }
 }
 
 /// A delivery that is not sent. It keeps its alerts for readers.
@@ -183,7 +172,7 @@ fn known(delivery: &Delivery) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use crate::sample::sample_notification;
-    use model::{AlertProgress, Class, LastNotified, Status, Subject, Timestamp};
+    use model::{AlertProgress, Before, Class, LastNotified, Status, Subject, Timestamp};
 
     /// A delivery with alerts such as `+db` (it fires) and `-db` (it is over). The outcome of those after `=` is known,
     /// and `!` is for a delivery that was sent once.
@@ -333,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsent_alert_is_known_as_before_unless_its_message_may_have_arrived() {
+    fn the_first_of_several_messages_about_an_alert_says_what_the_channel_knows() {
         let told = |number: i64| {
             let (event, status) = (AlertEvent::Firing, Status::Critical);
             Before::Message(LastNotified {
@@ -348,16 +337,13 @@ mod tests {
             delivery
         };
         let unsent = |delivery: &Delivery| without(delivery, &removal(&["a"], &[])).unwrap().unsent[0].before.clone();
-        for before in [Before::Nothing, told(7), Before::Unknown] {
-            assert_eq!(unsent(&with(delivery(1, "+a"), before.clone())), before);
-            assert_eq!(unsent(&with(delivery(1, "!+a"), before)), Before::Unknown);
-        }
-        // The first one of two is replaced.
-        for (first, expected) in [("+a", Before::Nothing), ("!+a", Before::Unknown)] {
-            let deliveries = [with(delivery(1, first), Before::Nothing), with(delivery(2, "+a"), told(1))];
+        for first in [Before::Nothing, told(7), Before::Unknown] {
+            assert_eq!(unsent(&with(delivery(1, "+a"), first.clone())), first);
+            // The first one of two is replaced.
+            let deliveries = [with(delivery(1, "+a"), first.clone()), with(delivery(2, "+a"), told(1))];
             let changed = reduce(&deliveries.iter().collect::<Vec<_>>());
             assert_eq!(changed[0].delivery.state, DeliveryState::Replaced);
-            assert_eq!(unsent(&changed[1].delivery), expected, "{first}");
+            assert_eq!(unsent(&changed[1].delivery), first);
         }
     }
 

@@ -8,6 +8,9 @@ use model::{Failure, PluginValues, Timestamp};
 use sandbox::{Attempt, Sandbox, Sent};
 use std::sync::Arc;
 
+/// The code of an attempt that the limit of its time ended.
+const TIMEOUT: &str = "timeout";
+
 /// The sender of a channel's notifications.
 #[derive(Clone)]
 pub(super) enum Sender {
@@ -23,6 +26,8 @@ pub(super) struct Attempted {
     pub result: Result<Option<String>, Failure>,
     /// The values that the plugin stores for the channel, if they changed.
     pub stored: Option<PluginValues>,
+    /// Whether the receiver may have taken something although the attempt failed.
+    pub may_have_arrived: bool,
 }
 
 impl Sender {
@@ -36,13 +41,16 @@ impl Sender {
     ) -> Attempted {
         match self {
             Self::Plugin(served) => {
-                let Sent { result, stored, .. } =
+                let Sent { result, stored, seen, .. } =
                     sandbox.send(channel.job(&served.plugin, now, Tape::Off), attempt).await;
-                Attempted { result: result.map(|()| None), stored }
+                // A request that did not end is not among those that were seen.
+                let is_cut_off = result.as_ref().is_err_and(|failure| failure.code == TIMEOUT);
+                let may_have_arrived = is_cut_off || !seen.is_unsent();
+                Attempted { result: result.map(|()| None), stored, may_have_arrived }
             }
             Self::Mail(account) => {
                 let result = account.send(egress, &attempt.notification, now, channel.timeout).await;
-                Attempted { result, stored: None }
+                Attempted { result, stored: None, may_have_arrived: true }
             }
         }
     }
