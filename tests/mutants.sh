@@ -70,7 +70,7 @@ notify_mutants=(
     "the end of an alert is not notified without a route|notifier/evaluate.rs|routed.chain(notified)|routed.chain(notified.take(0))"
     "a restart forgets the last messages|notifier.rs|Alert::restored(record, now)|Alert::restored(Arc::new(AlertRecord { notified: Vec::new(), ..(*record).clone() }), now)"
     "repetitions ignore their interval|notifier/evaluate.rs|repeat.filter(\|at\| *at <= now.moment)|repeat"
-    "an acknowledged alert is repeated|notifier/evaluate.rs|            && alert.record.acknowledged.is_none()|"
+    "an acknowledged alert is repeated|notifier/evaluate.rs|let is_seen = record.acknowledged.is_some();|let is_seen = false;"
     "flapping does not end|notifier/evaluate.rs|            if at <= now.moment {|            if false {"
     "each change of a flapping alert is notified|notifier/evaluate.rs|if record.flapping.is_some() {|if false {"
     "what it runs on is taken from the first report only|notifier/observe.rs|if alert.is_open() && alert.record.ancestors != ancestors {|if alert.record.ancestors.is_empty() {"

@@ -284,7 +284,6 @@ impl Notifier {
         let interval = route.repeat_interval?;
         let is_repeated = alert.record.state == AlertState::Firing
             && alert.record.flapping.is_none()
-            && alert.record.acknowledged.is_none()
             && alert.last_notified(channel).is_some_and(|notified| notified.event == AlertEvent::Firing);
         if is_repeated { alert.notified_at(channel).map(|at| at.after(interval)) } else { None }
     }
