@@ -312,7 +312,7 @@ impl Seen {
         self.0 & Self::class(class).0 != 0
     }
 
-    /// Returns whether requests failed, all of them before a connection could carry them: their server has seen none.
+    /// Returns whether requests failed, all of them before a connection was established: no server has seen one.
     pub const fn is_unsent(self) -> bool {
         const BEFORE_SENDING: u32 = Seen::class(ErrorClass::Denied).0
             | Seen::class(ErrorClass::NameLookup).0
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_failed_before_a_connection_stood_is_unsent() {
+    fn only_what_failed_before_a_connection_was_established_is_unsent() {
         use ErrorClass::{Certificate, Closed, ConnectionRefused, NameLookup, Protocol, Timeout};
         let seen = |classes: &[ErrorClass]| {
             Seen::from_bits(classes.iter().fold(0, |bits, class| bits | Seen::class(*class).bits()))

@@ -149,7 +149,8 @@ impl Channel {
         changed
     }
 
-    /// Removes the alerts of which deliveries after this one say more. These follow on what the channel knew before it.
+    /// Removes the alerts that a later delivery is about, too. What the channel knew before this one is what it knows
+    /// before that one.
     pub(super) fn skip_told_later(&mut self, number: u64, unsent: &mut Vec<Unsent>) {
         unsent.retain(|Unsent { subject, before, .. }| {
             let later = self.queue.range_mut(number + 1..).map(|(_, queued)| &mut queued.delivery.notification);

@@ -58,8 +58,9 @@ pub(super) fn reduce(waiting: &[&Delivery]) -> Vec<Changed> {
         delivery.notification.alerts.retain(|alert| !is_open(alert) || last[&alert.fingerprint] == place);
         for alert in delivery.notification.alerts.iter_mut().filter(|alert| is_open(alert)) {
             // The earlier messages about it are not sent.
-            let earlier = first.get(&alert.fingerprint).filter(|(earlier, _)| *earlier < place);
-            alert.before = earlier.map_or_else(|| alert.before.clone(), |(_, before)| before.clone());
+            if let Some((_, before)) = first.get(&alert.fingerprint).filter(|(earlier, _)| *earlier < place) {
+                alert.before.clone_from(before);
+            }
         }
         remove_unlisted(delivery, |alert| last.get(&alert.fingerprint).is_some_and(|last| *last > place));
     }
