@@ -119,18 +119,22 @@ fn a_fingerprint_mismatch_prints_the_expected_and_the_presented_fingerprint() {
     );
 }
 
-/// Answers every request over TLS with an empty array.
+/// A server with a self-signed certificate for "localhost".
 pub(crate) fn tls_server() -> u16 {
-    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    let of_localhost = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    tls_server_with(vec![of_localhost.cert.der().clone()], &of_localhost.signing_key)
+}
+
+/// Answers every request over TLS with one healthy dependency. Returns the port.
+pub(crate) fn tls_server_with(chain: Vec<rustls::pki_types::CertificateDer<'static>>, key: &rcgen::KeyPair) -> u16 {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(signing_key.serialize_der()).into();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into();
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)
+        .with_single_cert(chain, key)
         .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -139,11 +143,14 @@ pub(crate) fn tls_server() -> u16 {
     std::thread::spawn(move || {
         runtime.block_on(async {
             while let Ok((stream, _)) = listener.accept().await {
-                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
-                    let _ = stream.write_all(&ok(r#"[{"name":"a","healthy":true}]"#)).await;
-                }
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let mut buffer = [0; 4096];
+                    while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
+                        let _ = stream.write_all(&ok(r#"[{"name":"a","healthy":true}]"#)).await;
+                    }
+                });
             }
         });
     });

@@ -20,4 +20,5 @@ mod running;
 mod sabotage;
 mod sessions;
 mod support;
+mod surfaces;
 mod telemetry;
