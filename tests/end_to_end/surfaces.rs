@@ -14,18 +14,21 @@ use std::time::{Duration, SystemTime};
 struct Case {
     id: &'static str,
     kind: &'static str,
-    settings: &'static str,
+    settings: String,
     answer: Answer,
     /// The status of the target.
     status: &'static str,
     /// The part of the report that is notified, with its status; no name for the target itself.
     alert: (Option<&'static str>, &'static str),
-    /// Words of the reason.
+    /// Words of the reason that the page and the notification give.
     reason: &'static str,
 }
 
-/// Reads the parts of the Spring Boot format.
-const PARTS: &str = "root = \"components\"\nfields = { name = \"$key\", healthy = \"status\" }";
+/// Reads the members below a key, as in the format of Spring Boot.
+fn below(root: &str) -> String {
+    format!("root = {root}\nfields = {{ name = \"$key\", healthy = \"status\" }}")
+}
+
 /// Reads the items of a list.
 const ITEMS: &str = "fields = { name = \"n\", healthy = \"v\" }";
 
@@ -34,11 +37,11 @@ fn answered(status: &str, body: &str) -> Answer {
 }
 
 /// A case whose server answers 200 with a body that `kind` reads with these settings.
-fn case(id: &'static str, (kind, settings): (&'static str, &'static str), body: &str) -> Case {
+fn case(id: &'static str, (kind, settings): (&'static str, &str), body: &str) -> Case {
     Case {
         id,
         kind,
-        settings,
+        settings: settings.to_owned(),
         answer: always(ok(body)),
         status: "critical",
         alert: (Some("db"), "critical"),
@@ -47,10 +50,10 @@ fn case(id: &'static str, (kind, settings): (&'static str, &'static str), body: 
 }
 
 fn repeated_and_unnamed() -> Vec<Case> {
-    let deps = ("proactive-deps", "");
+    let (parts, deps) = (below("\"components\""), ("proactive-deps", ""));
     let down = |id, body, name| Case { alert: (Some(name), "critical"), ..case(id, deps, body) };
     vec![
-        case("key-twice", ("mapping", PARTS), r#"{"components":{"db":{"status":"DOWN"},"db":{"status":"UP"}}}"#),
+        case("key-twice", ("mapping", &parts), r#"{"components":{"db":{"status":"DOWN"},"db":{"status":"UP"}}}"#),
         down("last-is-well", r#"[{"name":"db","healthy":false},{"name":"db","healthy":true}]"#, "db"),
         down("trimmed", r#"[{"name":"db","healthy":true},{"name":"db ","healthy":false}]"#, "db"),
         down("invisible", "[{\"name\":\"db\u{200b}\",\"healthy\":false},{\"name\":\"db\",\"healthy\":true}]", "db"),
@@ -62,7 +65,9 @@ fn repeated_and_unnamed() -> Vec<Case> {
 }
 
 fn refused_and_vanished() -> Vec<Case> {
-    let (mapping, deps) = (("mapping", PARTS), ("proactive-deps", ""));
+    let parts = below("\"components\"");
+    let with_root = format!("overall = \"status\"\n{parts}");
+    let (mapping, deps) = (("mapping", parts.as_str()), ("proactive-deps", ""));
     let up = r#"{"components":{"db":{"status":"UP"}}}"#;
     vec![
         Case {
@@ -88,10 +93,7 @@ fn refused_and_vanished() -> Vec<Case> {
             reason: "OUT_OF_SERVICE",
             ..case(
                 "root-and-parts",
-                (
-                    "mapping",
-                    "overall = \"status\"\nroot = \"components\"\nfields = { name = \"$key\", healthy = \"status\" }",
-                ),
+                ("mapping", &with_root),
                 r#"{"status":"OUT_OF_SERVICE","components":{"db":{"status":"UP"}}}"#,
             )
         },
@@ -128,15 +130,14 @@ fn refused_and_vanished() -> Vec<Case> {
 fn odd_formats() -> Vec<Case> {
     let bounds = "fields.name = \"n\"\nfields.severity.warning = { field = \"v\", atLeast = 80 }\n\
                   fields.severity.critical = { field = \"v\", atLeast = 90 }";
-    let quoted = "root = '\"health.checks\"'\nfields = { name = \"$key\", healthy = \"status\" }";
-    let arrays = "root = \"checks\"\nfields = { name = \"$key\", healthy = \"status\" }";
+    let (quoted, arrays) = (below("'\"health.checks\"'"), below("\"checks\""));
     vec![
-        case("dots", ("mapping", quoted), r#"{"health.checks":{"db":{"status":"DOWN"}}}"#),
+        case("dots", ("mapping", &quoted), r#"{"health.checks":{"db":{"status":"DOWN"}}}"#),
         Case {
             alert: (Some("cassandra/n2"), "critical"),
             ..case(
                 "arrays",
-                ("mapping", arrays),
+                ("mapping", &arrays),
                 r#"{"checks":{"cassandra":[{"componentId":"n1","status":"pass"},{"componentId":"n2","status":"fail"}]}}"#,
             )
         },
@@ -170,7 +171,7 @@ fn ending_intermediate() -> (u16, String) {
     (tls_server_with(vec![leaf.der().clone(), between.der().clone()], &own), trusted)
 }
 
-/// Returns the section of an overview that lists what is wrong, or the row of a target.
+/// Returns the text between the first `start` and the next `end`, or an empty text.
 fn part<'a>(page: &'a str, start: &str, end: &str) -> &'a str {
     page.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map_or("", |(part, _)| part)
 }
@@ -194,7 +195,7 @@ impl Surfaces {
 
     /// Returns what is not as expected of a target.
     fn disagreements(&self, case: &Case) -> Vec<String> {
-        let Case { id, status, reason, alert, .. } = *case;
+        let &Case { id, status, reason, alert, .. } = case;
         let targets = self.api["targets"].as_array().unwrap();
         let of_api = targets.iter().find(|target| target["id"] == id).map_or(&Value::Null, |target| &target["status"]);
         let row = part(&self.overview, &format!("id=\"t-{id}\""), "</article>");
@@ -207,6 +208,7 @@ impl Surfaces {
         let line = lines.find(|line| line.split_whitespace().next() == Some(id)).unwrap_or_default();
         let told: Vec<_> = self.told.iter().filter(|alert| alert["targetId"] == id).collect();
         let is_told = |told: &&Value| {
+            // The alert about what is no longer reported was sent before, with the reason of then.
             let has_reason = status == "warning" || told["summary"].as_str().unwrap().contains(reason);
             told["event"] == "firing"
                 && told["dependency"].as_str() == alert.0
